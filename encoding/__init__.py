@@ -1,0 +1,1 @@
+"""Bytes, typed records and text; standard library only (numpy for stream columns)."""

@@ -1,0 +1,1 @@
+"""Chip facts as data; standard library only."""

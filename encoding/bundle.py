@@ -1,0 +1,186 @@
+"""The 64-byte bundle: what all instructions share, and the road from bytes to a record and back."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+from hardware.arch import Arch, Engine
+from hardware.evidence import Evidence
+from hardware.opcodes import BUNDLE_BYTES, OPCODES
+from hardware.pe import require
+
+from .codec import LAYOUTS, Layout
+from .errors import DecodeError, EncodeError
+from .wire import bits, record, reserved
+
+_BUNDLE = "The 64-Byte Instruction Bundle & Header Skeleton"
+_EVENTS = "Cross-Generation Arch-ISA Header Diff"
+
+WAIT_MODES = (0x00, 0x01, 0x04, 0x05, 0x07, 0x81, 0x84, 0x85, 0x87)
+"""None; equal, greater, greater or equal to an immediate (5); the compiler's 7; from a register."""
+UPDATE_MODES = (0x00, 0x03, 0x13, 0x15, 0x99)
+"""None; increment at read, at completion; add an immediate; write a register."""
+
+
+# fmt: off
+@record(size=BUNDLE_BYTES, kw_only=True, partial=True)
+class Bundle:
+    """Header tail and synchronisation band of every bundle.
+
+    The semaphore bytes are zero unless the instruction synchronises; with both modes 0 the other
+    six have no effect.
+    """
+
+    reserved_02: int      = reserved(0x02, width=2, evidence=Evidence.CONFIRMED, source=_BUNDLE)
+    wait_mode: int        = bits(0x04, default=0, legal=WAIT_MODES, source=_EVENTS,
+                                 doc="condition on the awaited semaphore; 0: none")
+    wait_semaphore: int   = bits(0x05, default=0, doc="semaphore awaited", source=_EVENTS)
+    update_mode: int      = bits(0x06, default=0, legal=UPDATE_MODES, source=_EVENTS,
+                                 doc="change of the updated semaphore; 0: none")
+    update_semaphore: int = bits(0x07, default=0, doc="semaphore updated", source=_EVENTS)
+    semaphore_value: int  = bits(0x08, width=32, default=0, source=_EVENTS,
+                                 doc="immediate, or register number in the register modes")
+    residue: int = 0
+    """Non-zero reserved bits kept by ``decode(..., strict=False)``, at their place in the bundle."""
+
+    opcode: ClassVar[int] = 0
+    mnemonic: ClassVar[str] = ""
+    engine: ClassVar[Engine] = Engine.PE
+    first_arch: ClassVar[Arch] = Arch.SUNDA
+
+    def __str__(self) -> str:
+        from .text import format_instruction
+
+        return format_instruction(self)
+# fmt: on
+
+
+B = TypeVar("B", bound=Bundle)
+_REGISTRY: dict[int, Layout] = {}
+
+
+def register(cls: type[B]) -> type[B]:
+    """Enter a bundle class in the decoder's dispatch, under the opcode its table declares.
+
+    Raises:
+      TypeError: when another class already has the opcode.
+    """
+    fact = OPCODES[cls.opcode]
+    if cls.opcode in _REGISTRY:
+        raise TypeError(f"opcode {cls.opcode:#04x} is taken by {_REGISTRY[cls.opcode].record}")
+    cls.mnemonic, cls.engine, cls.first_arch = fact.mnemonic, fact.engine, fact.first
+    _REGISTRY[cls.opcode] = LAYOUTS[cls]
+    return cls
+
+
+def bundle_types() -> tuple[type[Bundle], ...]:
+    """Return every bundle class, by opcode."""
+    return tuple(_REGISTRY[opcode].record for opcode in sorted(_REGISTRY))
+
+
+def layout_of(instruction: type[Bundle] | Bundle) -> Layout:
+    """Return the layout of a bundle class or of an instruction."""
+    return LAYOUTS[instruction if isinstance(instruction, type) else type(instruction)]
+
+
+def encode(instruction: Bundle, arch: Arch = Arch.MARIANA) -> bytes:
+    """Return the 64 bytes of an instruction.
+
+    Raises:
+      CapabilityError: when the generation lacks the opcode.
+      EncodeError: when ``instruction`` is not one.
+    """
+    layout = LAYOUTS.get(type(instruction))
+    if layout is None or _REGISTRY.get(layout.record.opcode) is not layout:  # type: ignore[attr-defined]
+        raise EncodeError("encode", "instruction", instruction, "an instruction record")
+    require(arch, instruction.first_arch, instruction.mnemonic)
+    return layout.encode(instruction)
+
+
+def decode(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True, *, index: int = 0) -> Bundle:
+    """Return the instruction that 64 bytes hold.
+
+    Args:
+      data: 64 bytes, or any object with the buffer interface.
+      arch: the generation whose instruction set applies.
+      strict: refuse non-zero reserved bits; otherwise keep them in ``residue``, so that encoding
+        gives the same bytes back.
+      index: position of the bundle in its stream, for the error.
+
+    Raises:
+      DecodeError: naming the field, its byte, what was found and what is allowed.
+    """
+    data = _as_bytes(data)
+    if len(data) != BUNDLE_BYTES:
+        raise DecodeError("length", 0, len(data), f"{BUNDLE_BYTES} bytes", index=index)
+    layout = layout_for(data[0], arch, index)
+    word = int.from_bytes(data, "little")
+    fixed = layout.const_mask | layout.reserved_mask if strict else layout.const_mask
+    if word & fixed == layout.const_match:
+        try:
+            return layout.decode(data, word)
+        except KeyError:
+            pass
+    raise first_problem(layout, word, strict, index)
+
+
+def first_problem(layout: Layout, word: int, strict: bool, index: int) -> DecodeError:
+    """Return the error for the first leaf that cannot be decoded."""
+    problem = layout.problems(word, strict)[0]
+    return DecodeError(
+        problem.leaf.path, problem.leaf.offset, problem.got, problem.allowed,
+        layout.record.__name__, index,
+    )  # fmt: skip
+
+
+def layout_for(opcode: int, arch: Arch, index: int = 0) -> Layout:
+    """Return the layout of an opcode on a generation.
+
+    Raises:
+      DecodeError: for an unknown opcode, or one that a later generation introduced.
+    """
+    layout = _REGISTRY.get(opcode)
+    if layout is None:
+        known = ", ".join(f"{code:#04x} ({OPCODES[code].mnemonic})" for code in sorted(_REGISTRY))
+        raise DecodeError("opcode", 0, opcode, known, index=index)
+    fact = OPCODES[opcode]
+    if arch < fact.first:
+        allowed = f"on {arch.label}: an older opcode; {fact.mnemonic} needs {fact.first.label}"
+        raise DecodeError("opcode", 0, opcode, allowed, fact.mnemonic, index)
+    return layout
+
+
+def split(data: Any) -> list[bytes]:
+    """Cut a stream into bundles; streams have no framing.
+
+    Raises:
+      DecodeError: when the length is not a multiple of 64.
+    """
+    data = _as_bytes(data)
+    whole, rest = divmod(len(data), BUNDLE_BYTES)
+    if rest:
+        raise DecodeError("length", 0, len(data), f"a multiple of {BUNDLE_BYTES}", index=whole)
+    return [data[i : i + BUNDLE_BYTES] for i in range(0, len(data), BUNDLE_BYTES)]
+
+
+def decode_all(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True) -> list[Bundle]:
+    """Return the instructions of a stream.
+
+    Raises:
+      DecodeError: for the first bundle that cannot be decoded, with its index.
+    """
+    return [decode(chunk, arch, strict, index=i) for i, chunk in enumerate(split(data))]
+
+
+def encode_all(instructions: list[Bundle], arch: Arch = Arch.MARIANA) -> bytes:
+    """Return the stream of a list of instructions."""
+    return b"".join(encode(instruction, arch) for instruction in instructions)
+
+
+def _as_bytes(data: Any) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    try:
+        return bytes(memoryview(data))
+    except (TypeError, ValueError, BufferError):
+        raise DecodeError("data", 0, type(data).__name__, "bytes") from None

@@ -12,6 +12,7 @@ __all__ = [
     "CapabilityError",
     "ExecutionError",
     "FormatError",
+    "GradientError",
     "MxrefError",
     "PolicyError",
     "ProgramError",
@@ -67,6 +68,20 @@ class PolicyError(MxrefError, ValueError):
         self.value = value
         self.allowed = allowed
         super().__init__(f"{option}={value!s}: allowed {allowed}")
+
+
+class GradientError(MxrefError, TypeError):
+    """A derivative was asked of a function whose result is integer codes (D29).
+
+    Attributes:
+      function: the function's name.
+      instead: the differentiable functions that compute the same numbers.
+    """
+
+    def __init__(self, function: str, instead: str) -> None:
+        self.function = function
+        self.instead = instead
+        super().__init__(f"{function} gives integer codes, which carry no gradient; use {instead}")
 
 
 class ProgramError(MxrefError, ValueError):

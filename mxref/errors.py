@@ -102,7 +102,7 @@ class ExecutionError(MxrefError, ValueError):
     """A legal bundle asks for something the state cannot give; nothing was changed.
 
     Attributes:
-      index: position of the bundle in its program.
+      index: position of the bundle in its program; -1 when no bundle was involved.
       field: the field concerned, or the operand.
       reason: what is wrong, with value and limit.
       address: byte address concerned, if any.
@@ -114,7 +114,8 @@ class ExecutionError(MxrefError, ValueError):
         self.reason = reason
         self.address = address
         where = f" at {address:#x}" if address is not None else ""
-        super().__init__(f"bundle {index}, {field}{where}: {reason}")
+        who = f"bundle {index}, " if index >= 0 else ""
+        super().__init__(f"{who}{field}{where}: {reason}")
 
 
 class UninitialisedError(ExecutionError):

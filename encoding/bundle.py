@@ -13,7 +13,6 @@ from .codec import LAYOUTS, Layout
 from .errors import DecodeError, EncodeError
 from .wire import bits, record, reserved
 
-_BUNDLE = "The 64-Byte Instruction Bundle & Header Skeleton"
 _EVENTS = "Cross-Generation Arch-ISA Header Diff"
 
 WAIT_MODES = (0x00, 0x01, 0x04, 0x05, 0x07, 0x81, 0x84, 0x85, 0x87)
@@ -23,7 +22,7 @@ UPDATE_MODES = (0x00, 0x03, 0x13, 0x15, 0x99)
 
 
 # fmt: off
-@record(size=BUNDLE_BYTES, kw_only=True, partial=True)
+@record(size=BUNDLE_BYTES, source=_EVENTS, kw_only=True, partial=True)
 class Bundle:
     """Header tail and synchronisation band of every bundle.
 
@@ -31,19 +30,18 @@ class Bundle:
     six have no effect.
     """
 
-    reserved_02: int      = reserved(0x02, width=2, evidence=Evidence.CONFIRMED, source=_BUNDLE)
-    wait_mode: int        = bits(0x04, default=0, legal=WAIT_MODES, source=_EVENTS,
+    reserved_02: int      = reserved(0x02, width=2, evidence=Evidence.CONFIRMED)
+    wait_mode: int        = bits(0x04, default=0, legal=WAIT_MODES,
                                  doc="condition on the awaited semaphore; 0: none")
-    wait_semaphore: int   = bits(0x05, default=0, doc="semaphore awaited", source=_EVENTS)
-    update_mode: int      = bits(0x06, default=0, legal=UPDATE_MODES, source=_EVENTS,
+    wait_semaphore: int   = bits(0x05, default=0, doc="semaphore awaited")
+    update_mode: int      = bits(0x06, default=0, legal=UPDATE_MODES,
                                  doc="change of the updated semaphore; 0: none")
-    update_semaphore: int = bits(0x07, default=0, doc="semaphore updated", source=_EVENTS)
-    semaphore_value: int  = bits(0x08, width=32, default=0, source=_EVENTS,
+    update_semaphore: int = bits(0x07, default=0, doc="semaphore updated")
+    semaphore_value: int  = bits(0x08, width=32, default=0,
                                  doc="immediate, or register number in the register modes")
     residue: int = 0
-    """Non-zero reserved bits kept by ``decode(..., strict=False)``, at their place in the bundle."""
+    """Non-zero reserved bits, in place, that ``decode(..., strict=False)`` keeps."""
 
-    opcode: ClassVar[int] = 0
     mnemonic: ClassVar[str] = ""
     engine: ClassVar[Engine] = Engine.PE
     first_arch: ClassVar[Arch] = Arch.SUNDA
@@ -65,11 +63,12 @@ def register(cls: type[B]) -> type[B]:
     Raises:
       TypeError: when another class already has the opcode.
     """
-    fact = OPCODES[cls.opcode]
-    if cls.opcode in _REGISTRY:
-        raise TypeError(f"opcode {cls.opcode:#04x} is taken by {_REGISTRY[cls.opcode].record}")
+    opcode = LAYOUTS[cls].opcode
+    if opcode in _REGISTRY:
+        raise TypeError(f"opcode {opcode:#04x} is taken by {_REGISTRY[opcode].record.__name__}")
+    fact = OPCODES[opcode]
     cls.mnemonic, cls.engine, cls.first_arch = fact.mnemonic, fact.engine, fact.first
-    _REGISTRY[cls.opcode] = LAYOUTS[cls]
+    _REGISTRY[opcode] = LAYOUTS[cls]
     return cls
 
 
@@ -91,7 +90,7 @@ def encode(instruction: Bundle, arch: Arch = Arch.MARIANA) -> bytes:
       EncodeError: when ``instruction`` is not one.
     """
     layout = LAYOUTS.get(type(instruction))
-    if layout is None or _REGISTRY.get(layout.record.opcode) is not layout:  # type: ignore[attr-defined]
+    if layout is None or _REGISTRY.get(layout.opcode) is not layout:
         raise EncodeError("encode", "instruction", instruction, "an instruction record")
     require(arch, instruction.first_arch, instruction.mnemonic)
     return layout.encode(instruction)

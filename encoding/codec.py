@@ -41,6 +41,12 @@ class Layout:
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes, int], Any]
 
+    @property
+    def opcode(self) -> int:
+        """The constant of the first byte; -1 for a record that is no bundle."""
+        first = self.rows[0]
+        return first.value if first.kind is Kind.CONST and first.lo == 0 else -1
+
     def problems(self, word: int, strict: bool = True) -> list[Problem]:
         """Return every reason why the record cannot be decoded, in wire order."""
         return [p for leaf in self.leaves if (p := _problem(leaf, word, strict)) is not None]
@@ -86,8 +92,10 @@ def build_layout(cls: type, size: int, rows: list[Row], partial: bool) -> Layout
         if row.record is None:
             leaves.append(Leaf(row.name, row.lo, row))
             continue
-        for inner in leaves_of(row.record):
-            leaves.append(Leaf(f"{row.name}.{inner.path}", row.lo + inner.lo, inner.row))
+        leaves += [
+            Leaf(f"{row.name}.{inner.path}", row.lo + inner.lo, inner.row)
+            for inner in leaves_of(row.record)
+        ]
     covered = 0
     for leaf in leaves:
         if covered & leaf.mask:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from .address import REGISTER_BIT, Addr4
 from .wire import address, bits, record, reserved
 
-_T3 = "TENSOR1D / 2D / 3D Descriptors"
-_MX = "MXMEM_PATTERN1D"
 _COUNT = range(1, 1 << 16)
+_SHAPE = "shape_in_register"
 
 
 def _shape_in_register(word: Addr4) -> bool:
@@ -22,17 +21,17 @@ def _shape_in_register(word: Addr4) -> bool:
 
 
 # fmt: off
-@record(size=16)
+@record(size=16, source="TENSOR1D / 2D / 3D Descriptors")
 class Tensor3D:
     """TENSOR3D, also the static arm of MEM_PATTERN3D: an address, three steps, three counts."""
 
-    start: Addr4 = address(0x0, doc="first element", source=_T3, gather=False)
-    step0: int = bits(0x4, width=16, signed=True, doc="innermost step, elements", source=_T3)
-    step1: int = bits(0x6, width=16, signed=True, doc="middle step, elements",    source=_T3)
-    step2: int = bits(0x8, width=16, signed=True, doc="outermost step, elements", source=_T3)
-    num0: int  = bits(0xA, width=16, doc="innermost count", source=_T3, legal=_COUNT, unless="shape_in_register")
-    num1: int  = bits(0xC, width=16, doc="middle count",    source=_T3, legal=_COUNT, unless="shape_in_register")
-    num2: int  = bits(0xE, width=16, doc="outermost count", source=_T3, legal=_COUNT, unless="shape_in_register")
+    start: Addr4 = address(0x0, doc="first element", gather=False)
+    step0: int = bits(0x4, width=16, signed=True, doc="innermost step, elements")
+    step1: int = bits(0x6, width=16, signed=True, doc="middle step, elements")
+    step2: int = bits(0x8, width=16, signed=True, doc="outermost step, elements")
+    num0: int  = bits(0xA, width=16, doc="innermost count", legal=_COUNT, unless=_SHAPE)
+    num1: int  = bits(0xC, width=16, doc="middle count", legal=_COUNT, unless=_SHAPE)
+    num2: int  = bits(0xE, width=16, doc="outermost count", legal=_COUNT, unless=_SHAPE)
 
     @property
     def shape_in_register(self) -> bool:
@@ -60,7 +59,7 @@ class Tensor3D:
         return sum(e for e in ends if e < 0), sum(e for e in ends if e > 0)
 
 
-@record(size=16)
+@record(size=16, source="MXMEM_PATTERN1D")
 class MxPattern:
     """MXMEM_PATTERN1D: packed data and its E8M0 scales in one slot.
 
@@ -68,15 +67,15 @@ class MxPattern:
     walk has ``extent / 4`` containers.  A step of -1 walks down from ``data``.
     """
 
-    data: Addr4  = address(0x0, doc="first container of packed elements", source=_MX, gather=False)
-    scale: Addr4 = address(0x4, doc="E8M0 scales: quadrant base and byte offset", source=_MX)
-    extent: int  = bits(0x8, width=16, doc="logical elements per partition", source=_MX,
-                        legal=_COUNT, unless="shape_in_register")
-    step: int    = bits(0xA, signed=True, default=1, doc="direction of the walk, +1 or -1", source=_MX,
-                        legal=(1, -1), unless="shape_in_register")
-    scale_partition: int = bits(0xB, default=0, doc="first scale partition within the quadrant (D3)", source=_MX,
-                        legal=(0, 4, 8, 12), unless="data_in_register")
-    reserved_c: int = reserved(0xC, width=4, source=_MX)
+    data: Addr4  = address(0x0, doc="first container of packed elements", gather=False)
+    scale: Addr4 = address(0x4, doc="E8M0 scales: quadrant base and byte offset")
+    extent: int  = bits(0x8, width=16, doc="logical elements per partition",
+                        legal=_COUNT, unless=_SHAPE)
+    step: int    = bits(0xA, signed=True, default=1, doc="direction of the walk",
+                        legal=(1, -1), unless=_SHAPE)
+    scale_partition: int = bits(0xB, default=0, doc="first scale partition in its quadrant (D3)",
+                                legal=(0, 4, 8, 12), unless="data_in_register")
+    reserved_c: int = reserved(0xC, width=4)
 
     @property
     def shape_in_register(self) -> bool:

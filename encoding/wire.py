@@ -42,9 +42,11 @@ T = TypeVar("T")
     field_specifiers=(bits, flag, coded, address, nested, const, reserved),
 )
 def record(
-    *, size: int, kw_only: bool = False, partial: bool = False
+    *, size: int, source: str, kw_only: bool = False, partial: bool = False
 ) -> Callable[[type[T]], type[T]]:
     """Turn a class body of rows into a frozen record of ``size`` bytes.
+
+    ``source`` is the page that rows come from unless they name another.
 
     Raises:
       TypeError: when rows overlap, leave the record, or (unless ``partial``) leave a bit unnamed.
@@ -55,7 +57,8 @@ def record(
         annotations = dict(inspect.get_annotations(cls))
         for name, row in [(n, v) for n, v in vars(cls).items() if isinstance(v, Row)]:
             width = LAYOUTS[row.record].size * 8 if row.record else row.width
-            rows.append(dataclasses.replace(row, name=name, width=width))
+            page = row.source or source
+            rows.append(dataclasses.replace(row, name=name, width=width, source=page))
             if row.kind in (Kind.CONST, Kind.RESERVED):
                 del annotations[name]
             if row.kind is Kind.CONST:

@@ -77,7 +77,7 @@ def main() -> None:
             "seed": SEED,
             "held_out_accuracy": round(accuracy, 4),
         },
-        "rounding": "parameters and activations rounded to bfloat16 (nearest even), kept as float32",
+        "rounding": "all but the labels rounded to bfloat16 (nearest even), kept as float32",
         "arrays": {name: f"{a.dtype}{list(a.shape)}" for name, a in arrays.items()},
         "made_with": {
             "python": platform.python_version(),

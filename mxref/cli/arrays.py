@@ -1,0 +1,139 @@
+"""Array files in and out: every way a file can be unusable becomes one sentence."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TypeGuard
+
+import ml_dtypes
+import numpy as np
+
+from mxref.cli.output import InputError, write_file
+from mxref.formats import FORMATS
+
+# numpy stores ml_dtypes' types as raw bytes; the user can say with ``--dtype`` what they are.
+FLOATS: dict[str, np.dtype] = {
+    "float64": np.dtype(np.float64),
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
+_DAMAGE = (ValueError, EOFError, KeyError, OSError, zipfile.BadZipFile, zlib.error, SyntaxError)
+
+
+def read_array(spec: str) -> np.ndarray:
+    """Read ``FILE.npy``, or ``FILE.npz:NAME`` (the name may be left out when there is one array).
+
+    Raises:
+      InputError: when the file is missing, damaged, holds objects, or lacks the array.
+    """
+    path, name = _split(spec)
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if path.suffix not in (".npy", ".npz"):
+        raise InputError(f"{path}: expected a .npy or .npz file")
+    found = _load(path)
+    if isinstance(found, np.ndarray):
+        if name is not None:
+            raise InputError(f"{spec}: a .npy file holds one array without a name")
+        return found
+    if name is None:
+        if len(found) != 1:
+            raise InputError(f"{path}: say which array, {path.name}:NAME; it has {_names(found)}")
+        name = next(iter(found))
+    if name not in found:
+        raise InputError(f"{path}: has no array {name!r}; it has {_names(found)}")
+    return found[name]
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read every array of a ``.npz`` file.
+
+    Raises:
+      InputError: when the file is missing, damaged or not a ``.npz`` file.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    found = _load(path)
+    if isinstance(found, np.ndarray):
+        raise InputError(f"{path}: expected a .npz file, this is a .npy file")
+    return found
+
+
+def read_floats(spec: str, label: str) -> np.ndarray:
+    """Read a non-empty array of floating numbers.
+
+    Raises:
+      InputError: as :func:`read_array`, or when the dtype is not a float or the array is empty.
+    """
+    array = read_array(spec)
+    if not is_float(array):
+        hint = "; convert it to float32 first" if array.dtype.kind in "iub" else ""
+        raise InputError(f"{label} {spec}: dtype {array.dtype}, expected {', '.join(FLOATS)}{hint}")
+    if array.size == 0:
+        raise InputError(f"{label} {spec}: shape {array.shape} is empty")
+    if array.ndim == 0:
+        raise InputError(f"{label} {spec}: a single number, expected an array")
+    # Byte order is a matter of storage: numbers saved on a big-endian machine are the same numbers.
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+def is_float(array: np.ndarray) -> TypeGuard[np.ndarray]:
+    """Whether the library takes this dtype as numbers."""
+    return array.dtype.newbyteorder("=") in FLOATS.values()
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write a ``.npy`` file, whole or not at all."""
+    write_file(path, lambda file: np.save(file, array, allow_pickle=False))
+
+
+def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write a ``.npz`` file, whole or not at all."""
+    if path.suffix != ".npz":
+        raise InputError(f"{path}: expected a name that ends in .npz")
+    write_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+
+def portable(array: np.ndarray) -> np.ndarray:
+    """The array itself, or its bits when numpy's files cannot name the dtype (bfloat16)."""
+    if array.dtype.name in FORMATS and array.dtype.kind == "V":
+        return array.view(f"u{array.dtype.itemsize}")
+    return array
+
+
+def _split(spec: str) -> tuple[Path, str | None]:
+    """Cut ``FILE.npz:NAME``; a path that exists as it stands is never cut."""
+    path = Path(spec)
+    if not path.exists() and ".npz:" in spec:
+        file, name = spec.rsplit(".npz:", 1)
+        return Path(file + ".npz"), name
+    return path, None
+
+
+def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory")
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return found
+        with found:
+            return {name: found[name] for name in found.files}
+    except MemoryError as error:
+        raise InputError(f"{path}: declares an array larger than memory") from error
+    except _DAMAGE as error:
+        if "allow_pickle" in str(error):
+            raise InputError(f"{path}: holds Python objects or is no array file") from error
+        raise InputError(f"{path}: cannot be read ({_reason(error)})") from error
+
+
+def _reason(error: BaseException) -> str:
+    first = str(error).strip().splitlines()
+    return first[0] if first else type(error).__name__
+
+
+def _names(arrays: dict[str, np.ndarray]) -> str:
+    return ", ".join(arrays) or "none"

@@ -54,7 +54,7 @@ def narrow(
         fraction, lie below the discarded fraction (D27).
       saturate: clamp to the largest finite value, Inf included.  None takes the policy's choice,
         else True for formats of up to 8 bits and False for wider ones (D23e).  Without saturation
-        the overflow is Inf, NaN where the format has no Inf, the largest value where it has neither.
+        overflow gives Inf, else NaN, else the largest value, whichever the format has.
       policy: supplies ``saturate`` and what a NaN element becomes; None gives the canonical NaN,
         or code 0 where the format has none (D19, D23c).
       key: a JAX key, for STOCHASTIC only.

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, ArrayLike, Bool, Float32, Int32, UInt, UInt32
+from jaxtyping import Array, Bool, Float32, Int32, UInt, UInt32
 
 from mxref.errors import FormatError, ShapeError
 from mxref.formats import BF16, FP16, FP32, FormatSpec, Special, format
@@ -24,17 +24,17 @@ NAN_BITS = 0x7FC0_0000
 MAGNITUDE = 0x7FFF_FFFF
 
 
-def from_bits(bits: UInt32[Array, ...] | Int32[Array, ...]) -> Float32[Array, ...]:
+def from_bits(bits: UInt32[Array, "..."] | Int32[Array, "..."]) -> Float32[Array, "..."]:
     """Read 32-bit patterns as float32; no arithmetic, so subnormals and NaN payloads survive."""
     return lax.bitcast_convert_type(bits, jnp.float32)
 
 
-def to_bits(x: Float32[Array, ...]) -> UInt32[Array, ...]:
+def to_bits(x: Float32[Array, "..."]) -> UInt32[Array, "..."]:
     """Patterns of float32 values, unchanged."""
     return lax.bitcast_convert_type(x, jnp.uint32)
 
 
-def canonical(bits: UInt32[Array, ...]) -> UInt32[Array, ...]:
+def canonical(bits: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
     """Replace every NaN pattern by the positive quiet one (D23c)."""
     return jnp.where((bits & np.uint32(MAGNITUDE)) > np.uint32(INF_BITS), np.uint32(NAN_BITS), bits)
 
@@ -59,13 +59,13 @@ def as_float(x: object, name: str = "x") -> Array | np.ndarray:
 
 
 def round_magnitude(
-    magnitude: UInt[ArrayLike, ...],
-    negative: Bool[ArrayLike, ...],
+    magnitude: UInt[Any, "..."],
+    negative: Bool[Any, "..."],
     source: FormatSpec,
     target: FormatSpec,
     rounding: Rounding,
-    random_bits: UInt32[ArrayLike, ...] | None = None,
-) -> UInt[ArrayLike, ...]:
+    random_bits: UInt32[Any, "..."] | None = None,
+) -> UInt[Any, "..."]:
     """Round finite magnitudes to the target's grid, its exponent range unbounded above.
 
     The significand is cut at the target's last place, which stops falling at the target's emin
@@ -83,7 +83,7 @@ def round_magnitude(
     Returns:
       Codes without sign; larger than ``target.max_code`` on overflow.
     """
-    xp = np if isinstance(magnitude, np.ndarray) else jnp
+    xp: Any = np if isinstance(magnitude, np.ndarray) else jnp
     a = xp.asarray(magnitude)
     kind = a.dtype.type
     width = kind(source.mantissa_bits)
@@ -140,14 +140,14 @@ def _below_fraction(random_bits, significand, rest, drop, xp):
     return xp.asarray(random_bits).astype(kind) < xp.where(drop <= span, near, ceiling)
 
 
-def float64_bits_to_odd(x: Array | np.ndarray) -> UInt32[ArrayLike, ...]:
+def float64_bits_to_odd(x: Array | np.ndarray) -> UInt32[Any, "..."]:
     """Round float64 to odd to float32, as patterns (D23e).
 
     Lemma: rounding to odd to p bits, then by any rule to at most p - 2 bits, equals rounding once
     (Boldo and Melquiond 2008); float32 keeps 24, no narrower target more than 11:
     test_float64_is_not_rounded_twice.
     """
-    xp = np if isinstance(x, np.ndarray) else jnp
+    xp: Any = np if isinstance(x, np.ndarray) else jnp
     u = x.view(np.uint64) if isinstance(x, np.ndarray) else lax.bitcast_convert_type(x, jnp.uint64)
     negative = (u >> np.uint64(63)) == 1
     magnitude = u & np.uint64((1 << 63) - 1)
@@ -159,14 +159,14 @@ def float64_bits_to_odd(x: Array | np.ndarray) -> UInt32[ArrayLike, ...]:
     return code | (negative.astype(np.uint32) << np.uint32(31))
 
 
-def float32_bits(x: Array | np.ndarray) -> UInt32[ArrayLike, ...]:
+def float32_bits(x: Array | np.ndarray) -> UInt32[Any, "..."]:
     """Patterns of the float32 values of any floating array.
 
     Exact for every source of at most 32 bits, float64 is rounded to odd.  The sign of a float32 or
     float64 NaN is kept for the policies that look at it (D19); NaN of other sources likewise.
     """
     if x.dtype == np.float64:
-        return float64_bits_to_odd(np.asarray(x) if isinstance(x, np.ndarray) else x)
+        return float64_bits_to_odd(x)
     if x.dtype == np.float32:
         return to_bits(jnp.asarray(x))
     spec = format(x.dtype)
@@ -175,7 +175,7 @@ def float32_bits(x: Array | np.ndarray) -> UInt32[ArrayLike, ...]:
     return widen_bits(codes, spec) | sign
 
 
-def dtype_codes(x: Array | np.ndarray, spec: FormatSpec) -> UInt32[Array, ...]:
+def dtype_codes(x: Array | np.ndarray, spec: FormatSpec) -> UInt32[Array, "..."]:
     """Codes of an array that is stored in the dtype of ``spec``, as uint32."""
     if isinstance(x, np.ndarray):
         raw = x.view(f"u{x.dtype.itemsize}")
@@ -197,7 +197,7 @@ def _table(spec: FormatSpec) -> np.ndarray:
             out[code] = NAN_BITS
         elif spec.has_inf and code & spec.magnitude_mask == spec.inf_code:
             out[code] = sign | INF_BITS
-        elif spec is not None and spec.special is Special.SCALE:
+        elif spec.special is Special.SCALE:
             out[code] = field << 23 if field else 0x0040_0000
         else:
             # Every value is a float32, so the host's conversion is exact, in any case normal.
@@ -217,20 +217,20 @@ def table(spec: FormatSpec) -> np.ndarray:
     return _TABLES[spec]
 
 
-def widen_bits(codes: UInt[Array, ...], spec: FormatSpec) -> UInt32[Array, ...]:
+def widen_bits(codes: UInt[Array, "..."], spec: FormatSpec) -> UInt32[Array, "..."]:
     """float32 patterns of the values of codes; NaN canonical."""
     if spec.bits <= 8:
         index = codes.astype(jnp.uint32) & np.uint32((1 << spec.bits) - 1)
         return jnp.take(jnp.asarray(table(spec)), index, mode="clip")
     codes = codes.astype(jnp.uint32)
-    if spec is BF16:
+    if spec == BF16:
         return canonical(codes << np.uint32(16))
-    if spec is FP16:
+    if spec == FP16:
         return _widen_fp16(codes)
     return canonical(codes)
 
 
-def _widen_fp16(codes: UInt32[Array, ...]) -> UInt32[Array, ...]:
+def _widen_fp16(codes: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
     magnitude = (codes & np.uint32(0x7FFF)) << np.uint32(13)
     normal = magnitude + np.uint32(112 << 23)
     # (2^-14 + m 2^-24) - 2^-14 is exact and never a float32 subnormal, so no flush can touch it.

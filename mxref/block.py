@@ -79,7 +79,7 @@ def quantize(
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 @partial(jax.jit, static_argnums=1)
-def _quantize(x: Array, how: Blocking) -> tuple[UInt8[Array, ...], UInt8[Array, ...]]:
+def _quantize(x: Array, how: Blocking) -> tuple[UInt8[Array, "..."], UInt8[Array, "..."]]:
     return quantize_body(x, how)
 
 
@@ -88,7 +88,7 @@ def _quantize_jvp(how, primals, tangents):
     raise GradientError("quantize", "fake_quantize or quantized_matmul")
 
 
-def dequantize(q: MXArray, *, dtype: Any = jnp.float32) -> Float[Array, ...]:
+def dequantize(q: MXArray, *, dtype: Any = jnp.float32) -> Float[Array, "..."]:
     """The values of a block-scaled array: widen(code) * 2^(scale - 127), rounded to ``dtype``.
 
     Args:

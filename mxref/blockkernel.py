@@ -37,7 +37,7 @@ def blocking(x: Any, fmt: object, axis: int, block: int | BlockShape, policy: ob
     return Blocking(element_format(fmt), max(extents), block, resolved)
 
 
-def quantize_body(x: Array, how: Blocking) -> tuple[UInt8[Array, ...], UInt8[Array, ...]]:
+def quantize_body(x: Array, how: Blocking) -> tuple[UInt8[Array, "..."], UInt8[Array, "..."]]:
     """The traceable body of :func:`quantize`: codes and scales.
 
     Exactness:
@@ -86,7 +86,7 @@ def unsplit(blocked: Array, shape: tuple[int, ...], extents: dict[int, int]) -> 
     return out if tuple(padded) == shape else out[tuple(slice(n) for n in shape)]
 
 
-def _block_max(blocked: Array, within: tuple[int, ...]) -> Int32[Array, ...]:
+def _block_max(blocked: Array, within: tuple[int, ...]) -> Int32[Array, "..."]:
     """Largest magnitude pattern per block, kept as axes of length 1.
 
     Patterns of one sign order like their values, with Inf and then NaN on top; a float maximum
@@ -107,13 +107,13 @@ def _maximum(a: Array, within: tuple[int, ...]) -> Array:
     return jnp.max(a, axis=within, keepdims=True, initial=0)
 
 
-def _patterns(x: Array) -> Int32[Array, ...]:
+def _patterns(x: Array) -> Int32[Array, "..."]:
     return lax.bitcast_convert_type(jnp.asarray(float32_bits(x)), jnp.int32)
 
 
 def _scale(
-    largest: Int32[Array, ...], spec: FormatSpec, policy: NumericPolicy
-) -> tuple[Int32[Array, ...], Array]:
+    largest: Int32[Array, "..."], spec: FormatSpec, policy: NumericPolicy
+) -> tuple[Int32[Array, "..."], Array]:
     """Scale code per block, and which blocks a NaN or Inf has poisoned.
 
     Every rule adds a constant below one binade to the pattern and takes the exponent field, so the
@@ -137,7 +137,7 @@ def _scale(
     return scale, poisoned
 
 
-def _power(biased: Int32[Array, ...]) -> Float32[Array, ...]:
+def _power(biased: Int32[Array, "..."]) -> Float32[Array, "..."]:
     return lax.bitcast_convert_type(biased << np.int32(23), jnp.float32)
 
 
@@ -202,7 +202,7 @@ def dequantize_body(codes: Array, scales: Array, how: Blocking, target: FormatSp
     return lax.bitcast_convert_type(code, jnp.bfloat16 if target == BF16 else jnp.float16)
 
 
-def scale_bits(bits: Array, scale: UInt8[Array, ...], scale_codes: ScaleCodes) -> Array:
+def scale_bits(bits: Array, scale: UInt8[Array, "..."], scale_codes: ScaleCodes) -> Array:
     """float32 patterns of element values times 2^(scale - 127).
 
     The exponent is added as an integer; a result below 2^-126 is shifted into place.  Lemma: an

@@ -20,12 +20,12 @@ from mxref.widen import widen
 _SQRT2_MANTISSA = 0x3504F4
 
 
-def encode_e8m0(x: object, rounding: E8M0Rounding = E8M0Rounding.FLOOR) -> UInt8[Array, ...]:
+def encode_e8m0(x: object, rounding: E8M0Rounding = E8M0Rounding.FLOOR) -> UInt8[Array, "..."]:
     """Round positive values to powers of two.
 
     Args:
-      x: floats.  Zero and anything below 2^-127 give code 0; negative values, Inf and NaN give
-        0xFF; so does a value that rounds to 2^128.
+      x: floats.  Zero and anything below 2^-127 give code 0, anything that rounds above 2^127
+        gives 0xFE; negative values, Inf and NaN give 0xFF.
       rounding: the rule (jax-ml/ml_dtypes#298, onnx/onnx#7784).
 
     Returns:
@@ -48,11 +48,11 @@ def encode_e8m0(x: object, rounding: E8M0Rounding = E8M0Rounding.FLOOR) -> UInt8
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 @partial(jax.jit, static_argnums=1)
-def _encode(x: Array, rounding: E8M0Rounding) -> UInt8[Array, ...]:
+def _encode(x: Array, rounding: E8M0Rounding) -> UInt8[Array, "..."]:
     bits = float32_bits(x)
     exponent, mantissa = _scaled(bits)
     up = _up(rounding, exponent, mantissa)
-    return _special(bits, exponent + up.astype(jnp.uint32), 255)
+    return _special(bits, exponent + up.astype(jnp.uint32), 254)
 
 
 @_encode.defjvp
@@ -60,7 +60,7 @@ def _encode_jvp(rounding, primals, tangents):
     raise GradientError("encode_e8m0", "a stop_gradient before it")
 
 
-def decode_e8m0(codes: object) -> Float32[Array, ...]:
+def decode_e8m0(codes: object) -> Float32[Array, "..."]:
     """2^(code - 127) as float32; code 0 is the subnormal 2^-127, 0xFF is NaN (D20).
 
     Exactness:
@@ -75,7 +75,7 @@ def decode_e8m0(codes: object) -> Float32[Array, ...]:
     return widen(codes, E8M0)
 
 
-def floor_log2(x: object) -> Int32[Array, ...]:
+def floor_log2(x: object) -> Int32[Array, "..."]:
     """floor(log2(abs(x))) as an integer.
 
     Args:
@@ -101,7 +101,7 @@ def floor_log2(x: object) -> Int32[Array, ...]:
 
 @partial(jax.custom_jvp)
 @jax.jit
-def _floor_log2(x: Array) -> Int32[Array, ...]:
+def _floor_log2(x: Array) -> Int32[Array, "..."]:
     magnitude = (float32_bits(x) & np.uint32(MAGNITUDE)).astype(jnp.int32)
     normal = (magnitude >> np.int32(23)) - np.int32(127)
     # A subnormal of b bits is worth 2^(b - 150) at its leading bit.
@@ -116,7 +116,7 @@ def _floor_log2_jvp(primals, tangents):
     raise GradientError("floor_log2", "a stop_gradient before it")
 
 
-def _scaled(bits: UInt32[Array, ...]) -> tuple[UInt32[Array, ...], UInt32[Array, ...]]:
+def _scaled(bits: UInt32[Array, "..."]) -> tuple[UInt32[Array, "..."], UInt32[Array, "..."]]:
     """Code of the largest power of two not above, and the 23 bits that lie above it.
 
     A subnormal in [2^-127, 2^-126) is 2^-127 (1 + m / 2^22): its fraction is shifted to 23 bits.
@@ -152,12 +152,14 @@ def _special(bits, code, limit):
 
 
 def narrow_e8m0(
-    bits: UInt32[Array, ...],
+    bits: UInt32[Array, "..."],
     rounding: Rounding,
     saturate: bool,
-    random_bits: UInt32[Array, ...] | None,
-) -> UInt8[Array, ...]:
+    random_bits: UInt32[Array, "..."] | None,
+) -> UInt8[Array, "..."]:
     """E8M0 as the target of :func:`mxref.narrow`; float32 patterns in.
+
+    Special values are those of :func:`encode_e8m0`; without saturation 2^128 is NaN.
 
     Exactness:
       Exact for every pattern.

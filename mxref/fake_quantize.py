@@ -36,7 +36,7 @@ def fake_quantize(
     block: int | BlockShape = 32,
     policy: NumericPolicy | str = OCP,
     ste: str = "clip",
-) -> Float[Array, ...]:
+) -> Float[Array, "..."]:
     """Replace every element by the value its block would store; differentiable.
 
     Args:
@@ -108,7 +108,7 @@ def in_range(
     axis: int = -1,
     block: int | BlockShape = 32,
     policy: NumericPolicy | str = OCP,
-) -> Bool[Array, ...]:
+) -> Bool[Array, "..."]:
     """Where abs(x) <= max * scale of its block: the mask of the clipped straight-through estimator.
 
     Exactness:
@@ -120,7 +120,7 @@ def in_range(
 
 
 @partial(jax.jit, static_argnums=1)
-def _in_range(x: Array, how: Blocking) -> Bool[Array, ...]:
+def _in_range(x: Array, how: Blocking) -> Bool[Array, "..."]:
     _, scales = quantize_body(x, how)
     extents = block_extents(x.ndim, how.axis, how.block)
     largest = jnp.float32(how.format.max)

@@ -6,7 +6,7 @@ The axis that the blocks run along is stored negative, so it still names the rig
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,8 +42,8 @@ class MXArray:
       policy: the reading of the arithmetic.
     """
 
-    codes: UInt8[Array, ...]
-    scales: UInt8[Array, ...]
+    codes: UInt8[Array, "..."]
+    scales: UInt8[Array, "..."]
     format: FormatSpec = field(kw_only=True)
     axis: int = field(kw_only=True, default=-1)
     block: int | BlockShape = field(kw_only=True, default=32)
@@ -181,13 +181,13 @@ class MXArray:
 _STATIC = ("format", "axis", "block", "policy")
 
 
-def _flatten(q: MXArray) -> tuple[tuple[tuple[Any, Any], ...], tuple[Any, ...]]:
+def _flatten(q: MXArray) -> tuple[tuple[tuple[Any, Any], ...], tuple[Any, "..."]]:
     keys = jax.tree_util.GetAttrKey("codes"), jax.tree_util.GetAttrKey("scales")
     static = tuple(getattr(q, name) for name in _STATIC)
     return ((keys[0], q.codes), (keys[1], q.scales)), static
 
 
-def _unflatten(static: tuple[Any, ...], leaves: Sequence[Any]) -> MXArray:
+def _unflatten(static: tuple[Any, "..."], leaves: Iterable[Any]) -> MXArray:
     # JAX rebuilds pytrees with placeholders (None, object(), axis numbers): no validation here.
     q = object.__new__(MXArray)
     for name, value in zip(("codes", "scales", *_STATIC), (*leaves, *static), strict=True):

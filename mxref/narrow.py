@@ -40,7 +40,7 @@ def narrow(
     saturate: bool | None = None,
     policy: NumericPolicy | str | None = None,
     key: PRNGKeyArray | None = None,
-) -> UInt[Array, ...]:
+) -> UInt[Array, "..."]:
     """Round every element to the nearest code of a format.
 
     Implements the conversions of OCP OFP8 v1.0 section 5.2 and OCP MX v1.0 section 5.3: round with
@@ -97,13 +97,13 @@ def narrow(
 
 
 def narrow_bits(
-    bits: UInt32[Array, ...],
+    bits: UInt32[Array, "..."],
     spec: FormatSpec,
     rounding: Rounding = Rounding.RNE,
     saturate: bool = True,
     nan: NanElement = NanElement.CODE,
-    random_bits: UInt32[Array, ...] | None = None,
-) -> UInt[Array, ...]:
+    random_bits: UInt32[Array, "..."] | None = None,
+) -> UInt[Array, "..."]:
     """Narrow float32 patterns; the traceable body of :func:`narrow`.
 
     Exactness:
@@ -127,13 +127,13 @@ def narrow_bits(
     return _finish(code, nan_input, negative, spec, nan)
 
 
-def _nearest_even(magnitude: UInt32[Array, ...], spec: FormatSpec) -> Int32[Array, ...]:
+def _nearest_even(magnitude: UInt32[Array, "..."], spec: FormatSpec) -> Int32[Array, "..."]:
     # Twice the largest value overflows all the same; the cap keeps the magic number finite.
     cap = np.uint32((spec.emax + 1 + 127) << 23)
     return magic_round(from_bits(jnp.minimum(magnitude, cap)), spec)
 
 
-def magic_round(u: Float32[Array, ...], spec: FormatSpec) -> Int32[Array, ...]:
+def magic_round(u: Float32[Array, "..."], spec: FormatSpec) -> Int32[Array, "..."]:
     """Round 0 <= u <= 2^(emax + 1) to nearest even by one float add; codes may exceed max_code.
 
     Lemma: for u in [2^e, 2^(e+1)), or below 2^emin with e = emin, the sum u + 2^(e + 23 - M) has
@@ -154,14 +154,14 @@ def magic_round(u: Float32[Array, ...], spec: FormatSpec) -> Int32[Array, ...]:
 
 
 def _overflow(
-    code: UInt[Array, ...],
-    infinite: Bool[Array, ...],
-    negative: Bool[Array, ...],
+    code: UInt[Array, "..."],
+    infinite: Bool[Array, "..."],
+    negative: Bool[Array, "..."],
     spec: FormatSpec,
     rounding: Rounding,
     saturate: bool,
-) -> UInt[Array, ...]:
-    xp = np if isinstance(code, np.ndarray) else jnp
+) -> UInt[Array, "..."]:
+    xp: Any = np if isinstance(code, np.ndarray) else jnp
     kind = code.dtype.type
     largest = kind(spec.max_code)
     beyond = spec.inf_code if spec.has_inf else spec.nan_code
@@ -182,7 +182,7 @@ def _overflow(
 
 
 def _finish(code, nan_input, negative, spec, nan):
-    xp = np if isinstance(code, np.ndarray) else jnp
+    xp: Any = np if isinstance(code, np.ndarray) else jnp
     kind = code.dtype.type
     sign = xp.where(negative, kind(spec.sign_mask), kind(0))
     canonical = spec.nan_code if spec.nan_code is not None else 0
@@ -197,10 +197,12 @@ def _finish(code, nan_input, negative, spec, nan):
     return (code | sign).astype(CODE_DTYPES[spec.storage_bits])
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4, 5))
 @partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _narrow(x, random_bits, spec, rounding, saturate, nan):
+def _kernel(x, random_bits, spec, rounding, saturate, nan):
     return narrow_bits(float32_bits(x), spec, rounding, saturate, nan, random_bits)
+
+
+_narrow = jax.custom_jvp(_kernel, nondiff_argnums=(2, 3, 4, 5))
 
 
 @_narrow.defjvp

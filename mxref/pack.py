@@ -34,7 +34,7 @@ def _order(order: str) -> str:
     return order
 
 
-def pack_fp4(codes: object, order: str = "linear") -> UInt8[Array, ...]:
+def pack_fp4(codes: object, order: str = "linear") -> UInt8[Array, "..."]:
     """Put two 4-bit codes in one byte.
 
     Args:
@@ -76,7 +76,7 @@ def _pack_fp4(codes: Array, order: str) -> Array:
     return (word | (word >> np.uint16(4))).astype(jnp.uint8)
 
 
-def unpack_fp4(packed: object, order: str = "linear") -> UInt8[Array, ...]:
+def unpack_fp4(packed: object, order: str = "linear") -> UInt8[Array, "..."]:
     """Undo :func:`pack_fp4`.
 
     Args:
@@ -116,7 +116,7 @@ def _x4_bits(fmt: object) -> int:
 
 def pack_x4(
     codes: object, fmt: object = "float8_e4m3fn"
-) -> UInt32[Array, ...] | UInt16[Array, ...]:
+) -> UInt32[Array, "..."] | UInt16[Array, "..."]:
     """Put four consecutive codes in one word, element 0 lowest.
 
     Args:
@@ -153,7 +153,7 @@ def _pack_x4(codes: Array, bits: int) -> Array:
     return lanes[..., 0] | one | two | three
 
 
-def unpack_x4(words: object, fmt: object = "float8_e4m3fn") -> UInt8[Array, ...]:
+def unpack_x4(words: object, fmt: object = "float8_e4m3fn") -> UInt8[Array, "..."]:
     """Undo :func:`pack_x4`.
 
     Args:

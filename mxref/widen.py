@@ -14,7 +14,7 @@ from mxref.errors import ShapeError
 from mxref.formats import FORMATS, FormatSpec, format
 
 
-def widen(codes: object, fmt: object) -> Float32[Array, ...]:
+def widen(codes: object, fmt: object) -> Float32[Array, "..."]:
     """Decode codes to float32.
 
     Args:
@@ -51,5 +51,5 @@ def widen(codes: object, fmt: object) -> Float32[Array, ...]:
 
 
 @partial(jax.jit, static_argnames="spec")
-def _widen(codes: Array, spec: FormatSpec) -> Float32[Array, ...]:
+def _widen(codes: Array, spec: FormatSpec) -> Float32[Array, "..."]:
     return from_bits(widen_bits(codes, spec))

@@ -57,6 +57,9 @@ from mxref.errors import (
     UninitialisedError as UninitialisedError,
     Unmodelled as Unmodelled,
 )
+from mxref.fake_quantize import (
+    fake_quantize as fake_quantize,
+)
 from mxref.formats import (
     BF16 as BF16,
     E2M1FN as E2M1FN,
@@ -73,11 +76,21 @@ from mxref.formats import (
     FormatSpec as FormatSpec,
     format as format,
 )
+from mxref.interleave import (
+    deinterleave as deinterleave,
+    interleave as interleave,
+)
 from mxref.mxarray import (
     MXArray as MXArray,
 )
 from mxref.narrow import (
     narrow as narrow,
+)
+from mxref.pack import (
+    pack_fp4 as pack_fp4,
+    pack_x4 as pack_x4,
+    unpack_fp4 as unpack_fp4,
+    unpack_x4 as unpack_x4,
 )
 from mxref.policy import (
     BACKEND as BACKEND,

@@ -84,7 +84,25 @@ def _complain(message: str) -> None:
     click.echo("mxref: " + " ".join(message.split()), err=True)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="mxref", message="%(package)s %(version)s")
-def main() -> None:
+def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        import mxref
+
+        click.echo(f"mxref {mxref.__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version,
+    help="Show the version and exit.",
+)  # fmt: skip
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Bit-exact low-precision matrix arithmetic, from the wire format up."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -11,9 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from mxref.cli.output import InputError, write_file
-from mxref.formats import FORMATS
 
-# numpy stores ml_dtypes' types as raw bytes; the user can say with ``--dtype`` what they are.
 FLOATS: dict[str, np.dtype] = {
     "float64": np.dtype(np.float64),
     "float32": np.dtype(np.float32),
@@ -62,7 +60,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
-def read_floats(spec: str, label: str) -> np.ndarray:
+def read_floats(spec: str) -> np.ndarray:
     """Read a non-empty array of floating numbers.
 
     Raises:
@@ -71,11 +69,11 @@ def read_floats(spec: str, label: str) -> np.ndarray:
     array = read_array(spec)
     if not is_float(array):
         hint = "; convert it to float32 first" if array.dtype.kind in "iub" else ""
-        raise InputError(f"{label} {spec}: dtype {array.dtype}, expected {', '.join(FLOATS)}{hint}")
+        raise InputError(f"{spec}: dtype {array.dtype}, expected {', '.join(FLOATS)}{hint}")
     if array.size == 0:
-        raise InputError(f"{label} {spec}: shape {array.shape} is empty")
+        raise InputError(f"{spec}: shape {array.shape} is empty")
     if array.ndim == 0:
-        raise InputError(f"{label} {spec}: a single number, expected an array")
+        raise InputError(f"{spec}: a single number, expected an array")
     # Byte order is a matter of storage: numbers saved on a big-endian machine are the same numbers.
     return array.astype(array.dtype.newbyteorder("="))
 
@@ -97,13 +95,6 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     write_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
-def portable(array: np.ndarray) -> np.ndarray:
-    """The array itself, or its bits when numpy's files cannot name the dtype (bfloat16)."""
-    if array.dtype.name in FORMATS and array.dtype.kind == "V":
-        return array.view(f"u{array.dtype.itemsize}")
-    return array
-
-
 def _split(spec: str) -> tuple[Path, str | None]:
     """Cut ``FILE.npz:NAME``; a path that exists as it stands is never cut."""
     path = Path(spec)
@@ -119,15 +110,20 @@ def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     try:
         found = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):
-            return found
+            return _named(found)
         with found:
-            return {name: found[name] for name in found.files}
+            return {name: _named(found[name]) for name in found.files}
     except MemoryError as error:
         raise InputError(f"{path}: declares an array larger than memory") from error
     except _DAMAGE as error:
         if "allow_pickle" in str(error):
             raise InputError(f"{path}: holds Python objects or is no array file") from error
         raise InputError(f"{path}: cannot be read ({_reason(error)})") from error
+
+
+def _named(array: np.ndarray) -> np.ndarray:
+    """Give two-byte voids their name back: numpy's files forget bfloat16, and only that."""
+    return array.view(FLOATS["bfloat16"]) if array.dtype == np.dtype("V2") else array
 
 
 def _reason(error: BaseException) -> str:

@@ -1,0 +1,210 @@
+"""``quantize``, ``dequantize`` and ``formats``."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+import jax.numpy as jnp
+import numpy as np
+from rich.markup import escape
+
+import mxref as mx
+from mxref.cli import arrays
+from mxref.cli.options import FILE, FORMAT, format_option, out_option, policy_option
+from mxref.cli.output import InputError, console, table
+from mxref.fidelity import Fidelity
+
+_VERSION = 1
+
+
+@click.command(short_help="Array file to codes and scales.")
+@click.argument("array", metavar="IN.npy")
+@format_option
+@policy_option
+@click.option("--axis", default=-1, show_default=True, help="Axis the blocks run along.")
+@click.option("--block", default=32, show_default=True, type=click.IntRange(1), help="Block size.")
+@out_option
+def quantize(
+    array: str, fmt: mx.FormatSpec, policy: mx.NumericPolicy, axis: int, block: int, out: Path
+) -> None:
+    """Quantize an array to block-scaled codes and report what it costs.
+
+    With --out FILE.npz the codes (uint8, one per element), the scales (E8M0 codes) and their
+    description are written; `mxref dequantize` reads them back.
+    """
+    values = arrays.read_floats(array)
+    q = mx.quantize(values, fmt, axis=axis, block=block, policy=policy)
+    if out is not None:
+        save_quantized(out, q)
+    back = np.asarray(q.dequantize())
+    error = Fidelity.of(back, values)
+    scales = np.asarray(q.scales)
+    rows = table()
+    rows.add_column("Quantity")
+    rows.add_column("Value", style="number")
+    rows.add_row("input", f"{values.dtype}{list(values.shape)}")
+    rows.add_row("format", f"{fmt}, blocks of {block} along axis {axis}, policy {policy}")
+    rows.add_row("codes", f"uint8{list(q.shape)}")
+    rows.add_row("scales", f"uint8{list(scales.shape)}, codes {scales.min()} to {scales.max()}")
+    rows.add_row("bits per element", f"{fmt.bits + 8 * scales.size / values.size:.3f}")
+    _fidelity_rows(rows, error)
+    say = console()
+    say.print(rows)
+    if out is not None:
+        say.print(f"wrote {escape(str(out))}")
+
+
+@click.command(short_help="Codes and scales to a float32 array.")
+@click.argument("quantized", metavar="IN.npz", type=FILE)
+@out_option
+def dequantize(quantized: Path, out: Path | None) -> None:
+    """Turn a file that `mxref quantize` wrote into float32 values, exactly."""
+    q = load_quantized(quantized)
+    values = np.asarray(q.dequantize())
+    say = console()
+    if out is None:
+        with np.printoptions(threshold=60, edgeitems=3, linewidth=100):
+            say.print(escape(str(values)))
+        return
+    arrays.save_array(out, values)
+    say.print(f"wrote {escape(str(out))}, float32{list(values.shape)}")
+
+
+@click.command(short_help="The number formats, computed from their widths.")
+@click.argument("name", required=False, type=FORMAT)
+def formats(name: mx.FormatSpec | None) -> None:
+    """List the number formats, or show every code of one of at most 8 bits."""
+    say = console()
+    if name is None:
+        say.print(_format_table())
+        say.print("`mxref formats NAME` shows one of them, every code included.", style="dim")
+        return
+    rows = table(f"{name}  ({name.alias})")
+    rows.add_column("Quantity")
+    rows.add_column("Value", style="number")
+    for label, value in _facts(name):
+        rows.add_row(label, value)
+    say.print(rows)
+    if name.bits <= 8:
+        say.print(_code_table(name))
+
+
+def save_quantized(path: Path, q: mx.MXArray) -> None:
+    """Write codes, scales and their description."""
+    about = {
+        "version": _VERSION,
+        "format": q.format.name,
+        "axis": q.axis,
+        "block": q.block,
+        "policy": q.policy.name,
+    }
+    members = {
+        "codes": np.asarray(q.codes),
+        "scales": np.asarray(q.scales),
+        "about": np.asarray(json.dumps(about)),
+    }
+    arrays.save_arrays(path, members)
+
+
+def load_quantized(path: Path) -> mx.MXArray:
+    """Read what :func:`save_quantized` wrote.
+
+    Raises:
+      InputError: when a member is missing or does not fit the others.
+    """
+    members = arrays.read_arrays(path)
+    missing = [name for name in ("codes", "scales", "about") if name not in members]
+    if missing:
+        raise InputError(f"{path}: not written by `mxref quantize`, lacks {', '.join(missing)}")
+    codes, scales = members["codes"], members["scales"]
+    for name, member in (("codes", codes), ("scales", scales)):
+        if member.dtype != np.uint8:
+            raise InputError(f"{path}: {name} has dtype {member.dtype}, expected uint8")
+    try:
+        about: Any = json.loads(str(members["about"]))
+        version, axis, block = (about[key] for key in ("version", "axis", "block"))
+        names = about["format"], about["policy"]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: its description is damaged") from error
+    if version != _VERSION or type(axis) is not int or type(block) is not int:
+        raise InputError(f"{path}: its description is of another version or damaged")
+    fmt, policy = mx.format(str(names[0])), mx.policy.policy(str(names[1]))
+    codes, scales = jnp.asarray(codes), jnp.asarray(scales)
+    return mx.MXArray(codes, scales, format=fmt, axis=axis, block=block, policy=policy)
+
+
+def _fidelity_rows(rows: Any, error: Fidelity) -> None:
+    rows.add_row("largest error", f"{error.max:.6g}")
+    rows.add_row("RMS error", f"{error.rms:.6g}")
+    rows.add_row("SQNR", f"{error.sqnr:.2f} dB")
+    if error.nonfinite:
+        rows.add_row("not finite", f"{error.nonfinite:,} elements, left out of the errors")
+
+
+def _format_table() -> Any:
+    rows = table()
+    for name in ("Name", "Alias"):
+        rows.add_column(name, style="field" if name == "Name" else "")
+    for name in ("Bits", "E", "M", "Bias", "Max", "Min normal", "Min subnormal"):
+        rows.add_column(name, justify="right")
+    for name in ("Inf", "NaN"):
+        rows.add_column(name, justify="center")
+    for spec in mx.FORMATS.values():
+        rows.add_row(
+            spec.name,
+            spec.alias,
+            str(spec.bits),
+            str(spec.exponent_bits),
+            str(spec.mantissa_bits),
+            str(spec.bias),
+            f"{spec.max:.6g}",
+            _power(spec.min_normal),
+            _power(spec.min_subnormal) if spec.has_subnormals else "none",
+            "yes" if spec.has_inf else "·",
+            "yes" if spec.has_nan else "·",
+        )
+    return rows
+
+
+def _facts(spec: mx.FormatSpec) -> list[tuple[str, str]]:
+    digits = -(-spec.bits // 4)
+    nan = "none" if spec.nan_code is None else f"0x{spec.nan_code:0{digits}X}"
+    layout = f"{spec.exponent_bits} exponent, {spec.mantissa_bits} mantissa"
+    return [
+        ("bits", f"{spec.bits} ({'1 sign, ' if spec.signed else ''}{layout})"),
+        ("bias", str(spec.bias)),
+        ("largest finite", f"{spec.max:.9g} (0x{spec.max_code:0{digits}X})"),
+        ("smallest normal", _power(spec.min_normal)),
+        ("smallest subnormal", _power(spec.min_subnormal) if spec.has_subnormals else "none"),
+        ("infinity", f"0x{spec.inf_code:0{digits}X}" if spec.inf_code is not None else "none"),
+        ("canonical NaN", nan),
+        ("NaN codes", str(len(spec.nan_codes))),
+    ]
+
+
+def _code_table(spec: mx.FormatSpec) -> Any:
+    """Every code that is not its mirror image, eight to a row."""
+    rows = table("values by code" + (", signs left out" if spec.signed else ""))
+    rows.add_column("", style="field")
+    for column in range(8):
+        rows.add_column(f"+{column}", justify="right")
+    values = np.asarray(mx.widen(np.arange(spec.magnitude_mask + 1, dtype=np.uint8), spec))
+    show = _power if not spec.mantissa_bits else "{:.6g}".format
+    for start in range(0, len(values), 8):
+        cells = [show(float(v)) for v in values[start : start + 8]]
+        rows.add_row(f"0x{start:02X}", *cells)
+    return rows
+
+
+def _power(value: float) -> str:
+    """A power of two by its exponent; any other number in digits."""
+    if not np.isfinite(value):
+        return str(value)
+    top, bottom = Fraction(value).as_integer_ratio()
+    if top & (top - 1) == 0 and bottom & (bottom - 1) == 0 and top:
+        return f"2^{top.bit_length() - bottom.bit_length()}"
+    return f"{value:.6g}"

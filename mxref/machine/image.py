@@ -18,8 +18,8 @@ import numpy as np
 
 from hardware import Arch, geometry
 from mxref.errors import ProgramError
+from mxref.program import arrays
 
-from . import arrays
 from .state import PARTITIONS, State
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -114,7 +114,9 @@ def _load(archive: zipfile.ZipFile) -> State:
             raise ProgramError(f"{space}.npy", "a byte that nothing wrote has a value")
         loaded[space] = arrays.frozen(memory)
         loaded[f"{space}_written"] = arrays.frozen(written)
-    return State(**loaded, outputs=_outputs(archive, header.get("outputs")), arch=arch)
+    outputs = _outputs(archive, header.get("outputs"))
+    names = ("sbuf", "psum", "sbuf_written", "psum_written")
+    return State(*(loaded[name] for name in names), outputs=outputs, arch=arch)
 
 
 def _outputs(archive: zipfile.ZipFile, table: object) -> dict[str, np.ndarray]:

@@ -17,8 +17,7 @@ from jaxtyping import Bool, UInt8
 
 from hardware import AddressError, Arch, Space, geometry
 from mxref.errors import PolicyError, ShapeError, UninitialisedError
-
-from . import arrays
+from mxref.program import arrays
 
 Uninitialised = Literal["nan", "raise", "zero"]
 

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 
@@ -41,8 +42,14 @@ def dtype_name(dtype: object, argument: str = "dtype") -> str:
     Raises:
       ShapeError: when memories do not hold that type.
     """
-    inner = getattr(dtype, "dtype", dtype)
-    name = getattr(inner, "name", None) or getattr(inner, "__name__", None) or str(inner)
+    inner = dtype.dtype if isinstance(dtype, np.ndarray | jax.Array) else dtype
+    name = inner if isinstance(inner, str) else getattr(inner, "name", None)
+    if not isinstance(name, str):
+        # Scalar classes: numpy's, ml_dtypes' and jax.numpy's are all understood by numpy.
+        try:
+            name = np.dtype(inner).name  # type: ignore[arg-type]
+        except TypeError:
+            name = str(inner)
     if name not in DTYPES:
         raise ShapeError(argument, name, "one of " + ", ".join(DTYPES))
     return name

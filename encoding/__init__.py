@@ -1,5 +1,7 @@
 """Bytes, typed records and text; standard library only (numpy for stream columns)."""
 
+from . import describe as describe
+from . import pack as pack
 from .address import Addr4 as Addr4
 from .bundle import Bundle as Bundle
 from .bundle import bundle_types as bundle_types
@@ -7,16 +9,20 @@ from .bundle import decode as decode
 from .bundle import decode_all as decode_all
 from .bundle import encode as encode
 from .bundle import encode_all as encode_all
+from .describe import byte_map as byte_map
 from .errors import AssemblyError as AssemblyError
 from .errors import DecodeError as DecodeError
 from .errors import EncodeError as EncodeError
 from .errors import LegalityError as LegalityError
 from .errors import Violation as Violation
+from .legality import check as check
 from .mx import LdWeightMx as LdWeightMx
 from .mx import MatmultMx as MatmultMx
 from .mx import QuantizeMx as QuantizeMx
 from .patterns import MxPattern as MxPattern
 from .patterns import Tensor3D as Tensor3D
+from .text import assemble as assemble
+from .text import disassemble as disassemble
 
 # Lets mxref tell this package from another distribution's package of the same name.
 _MXREF_PACKAGE = True

@@ -13,6 +13,7 @@ from operator import index
 from hardware.errors import AddressError
 from hardware.memory import (
     PSUM_BANK_BYTES,
+    PSUM_BANKS,
     PSUM_BASE,
     PSUM_END,
     PSUM_PARTITION_STRIDE,
@@ -148,7 +149,7 @@ class Addr4:
             return f"register({self.word & (REGISTERS - 1)})"
         if self.word == self.address and self.space is Space.SBUF:
             return f"sbuf({self.partition}, {self.offset:#x})"
-        if self.word == self.address and self.space is Space.PSUM and self.bank < 8:
+        if self.word == self.address and self.space is Space.PSUM and self.bank < PSUM_BANKS:
             return f"psum({self.partition}, {self.bank}, {self.offset % PSUM_BANK_BYTES:#x})"
         return f"word({self.word:#010x})"
 

@@ -49,7 +49,7 @@ class Layout:
 
     def problems(self, word: int, strict: bool = True) -> list[Problem]:
         """Return every reason why the record cannot be decoded, in wire order."""
-        return [p for leaf in self.leaves if (p := _problem(leaf, word, strict)) is not None]
+        return [p for leaf in self.leaves if (p := leaf_problem(leaf, word, strict)) is not None]
 
 
 LAYOUTS: dict[type, Layout] = {}
@@ -67,7 +67,8 @@ def leaves_of(cls: type) -> tuple[Leaf, ...]:
     return LAYOUTS[cls].leaves
 
 
-def _problem(leaf: Leaf, word: int, strict: bool) -> Problem | None:
+def leaf_problem(leaf: Leaf, word: int, strict: bool) -> Problem | None:
+    """Return why one leaf cannot be decoded, if so."""
     row, raw = leaf.row, leaf.raw(word)
     if row.kind is Kind.CONST and raw != row.value:
         return Problem(leaf, raw, f"{row.value:#x}")
@@ -144,7 +145,7 @@ def _generate(
     extra = [f"({value(leaf)} << {leaf.lo})" for leaf in spread]
     if match:
         extra.append(f"{match:#x}")
-    has_residue = "residue" in cls.__dataclass_fields__
+    has_residue = "residue" in dir(cls)
     if has_residue:
         extra.append("self.residue")
     lines = ["def encode(self):", f"    data = pack({', '.join(value(leaf) for leaf in packed)})"]

@@ -1,0 +1,187 @@
+"""The verifier's rules as data, one row per rule, under its public assertion codes.
+
+They judge the abstract instruction with its access patterns.  Rules on what no byte carries (engine
+binding, tile vectors, replication shift) have no row; those on both operands of a matmul are in
+:mod:`encoding.legality`.  Sources: "MX-Matmul Legality Contract & Dequant", "birverifier Per-Op
+Verification".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hardware.arch import Arch
+from hardware.memory import (
+    PSUM_BANK_BYTES,
+    QUADRANT_PARTITIONS,
+    Space,
+    geometry,
+)
+from hardware.pe import (
+    MX_MAX_STATIONARY,
+    MX_ROWS,
+    QUANTIZE_CHANNELS,
+)
+
+from .mx import LdWeightMx, MatmultMx, QuantizeMx
+from .patterns import Tensor3D
+from .rules import Finding, Rule, byte_span, pattern_of, static, value_at
+
+
+def _same_quadrant(slot: str) -> Callable[[Any, Arch], Finding]:
+    def test(instruction: Any, arch: Arch) -> Finding:
+        pattern = pattern_of(instruction, slot)
+        if not (static(pattern.data, Space.SBUF) and static(pattern.scale, Space.SBUF)):
+            return None
+        want = pattern.data.partition // QUADRANT_PARTITIONS
+        got = pattern.scale.partition // QUADRANT_PARTITIONS
+        return None if got == want else (got, f"quadrant {want}, as the data")
+
+    return test
+
+
+def _one_of(path: str, values: tuple[int, ...]) -> Callable[[Any, Arch], Finding]:
+    def test(instruction: Any, arch: Arch) -> Finding:
+        got = value_at(instruction, path)
+        return None if got in values else (got, ", ".join(map(str, values)))
+
+    return test
+
+
+def _multiple(path: str, factor: int) -> Callable[[Any, Arch], Finding]:
+    def test(instruction: Any, arch: Arch) -> Finding:
+        got = value_at(instruction, path)
+        return None if got % factor == 0 else (got, f"a multiple of {factor}")
+
+    return test
+
+
+def _scale_low(slot: str) -> Callable[[Any, Arch], Finding]:
+    def test(instruction: Any, arch: Arch) -> Finding:
+        got = pattern_of(instruction, slot).scale_partition
+        return None if got & 16 == 0 else (got, "partition modulo 32 below 16")
+
+    return test
+
+
+def _at_most(path: str, limit: Callable[[Any], int]) -> Callable[[Any, Arch], Finding]:
+    def test(instruction: Any, arch: Arch) -> Finding:
+        got, most = value_at(instruction, path), limit(instruction)
+        return None if got <= most else (got, f"at most {most}")
+
+    return test
+
+
+def _equal(path: str, want: Callable[[Any], int], words: str) -> Callable[[Any, Arch], Finding]:
+    def test(instruction: Any, arch: Arch) -> Finding:
+        got, wanted = value_at(instruction, path), want(instruction)
+        return None if got == wanted else (got, f"{wanted}, {words}")
+
+    return test
+
+
+def _inner_steps(instruction: QuantizeMx, arch: Arch) -> Finding:
+    src, packed = instruction.src, instruction.dst.extent
+    if src.step0 == 1 and (packed == 4 or src.num0 % 4 == 0):
+        return None
+    return f"step {src.step0}, count {src.num0}", "step 1 and a count that 4 divides"
+
+
+def _outer_steps(instruction: QuantizeMx, arch: Arch) -> Finding:
+    src = instruction.src
+    odd = [s for s, n in ((src.step1, src.num1), (src.step2, src.num2)) if n != 1 and s % 2]
+    return (odd[0], "an even step, or a count of 1") if odd else None
+
+
+def _mx_bounds(slot: str, dtype: str) -> Callable[[Any, Arch], Finding]:
+    def test(instruction: Any, arch: Arch) -> Finding:
+        pattern = pattern_of(instruction, slot)
+        if not static(pattern.data, Space.SBUF):
+            return None
+        reach = (pattern.containers - 1) * getattr(instruction, dtype).container_bytes
+        start = pattern.data.offset
+        low, high = (start - reach, start) if pattern.step < 0 else (start, start + reach)
+        high += getattr(instruction, dtype).container_bytes - 1
+        limit = geometry(arch).sbuf_bytes
+        return None if low >= 0 and high < limit else (f"bytes {low}..{high}", f"0..{limit - 1}")
+
+    return test
+
+
+def _tensor_bounds(slot: str, dtype: str, space: Space) -> Callable[[Any, Arch], Finding]:
+    def test(instruction: Any, arch: Arch) -> Finding:
+        tensor: Tensor3D = getattr(instruction, slot)
+        if not static(tensor.start, space):
+            return None
+        low, high = byte_span(tensor, getattr(instruction, dtype).size)
+        sizes = geometry(arch)
+        limit = sizes.sbuf_bytes if space is Space.SBUF else sizes.psum_bytes
+        return None if low >= 0 and high < limit else (f"bytes {low}..{high}", f"0..{limit - 1}")
+
+    return test
+
+
+def _moving_limit(instruction: MatmultMx) -> int:
+    return 32 * PSUM_BANK_BYTES // (instruction.out_dtype.size or 4)
+
+
+def _columns(instruction: LdWeightMx) -> int:
+    return instruction.src.containers
+
+
+_LD, _MM, _Q = (LdWeightMx,), (MatmultMx,), (QuantizeMx,)
+_PE = (LdWeightMx, MatmultMx)
+
+# fmt: off
+VERIFIER: tuple[Rule, ...] = (
+    Rule("V4.212", "src.scale", "moving data and scales share a quadrant",
+         _MM, _same_quadrant("src")),
+    Rule("V4.213", "src.scale", "stationary data and scales share a quadrant",
+         _LD, _same_quadrant("src")),
+    Rule("V4.214", "src.scale_partition", "scales start at a multiple of 4",
+         _PE, _multiple("src.scale_partition", 4)),
+    Rule("V4.228", "src.extent", "moving elements are 4 per scale",
+         _MM, _multiple("src.extent", 4), sized=True),
+    Rule("V4.229", "src.extent", "stationary elements are 4 per scale",
+         _LD, _multiple("src.extent", 4), sized=True),
+    Rule("V4.230", "src.scale_partition", "moving scales start in the lower half quadrant",
+         _MM, _scale_low("src")),
+    Rule("V4.231", "src.scale_partition", "stationary scales start in the lower half quadrant",
+         _LD, _scale_low("src")),
+    Rule("V4.232", "src.extent", "the moving operand fits the accumulation banks",
+         _MM, _at_most("src.extent", _moving_limit), sized=True),
+    Rule("V4.233", "src.extent", "the stationary operand fits the array",
+         _LD, _at_most("src.extent", lambda i: MX_MAX_STATIONARY), sized=True),
+    Rule("V4.289", "src.extent", "the stationary operand has an even number of columns",
+         _LD, _multiple("src.extent", 8), sized=True),
+    Rule("V4.234", "num_active_rows", "32, 64 or 128 partitions (D26)",
+         _PE, _one_of("num_active_rows", MX_ROWS)),
+    Rule("V4.236", "num_active_cols", "output partitions times 4 is the stationary extent",
+         _LD, _equal("num_active_cols", _columns, "a quarter of the extent"), sized=True),
+    Rule("V4.237", "src.extent", "output elements times 4 is the moving extent",
+         _MM, _equal("src.extent", lambda i: 4 * i.dst.count, "4 for each output element"), sized=True),
+    Rule("verifier.src.bounds", "src.data", "the walk stays inside SBUF",
+         _PE, _mx_bounds("src", "dtype"), sized=True),
+    Rule("verifier.dst.bounds", "dst.start", "the walk stays inside PSUM",
+         _MM, _tensor_bounds("dst", "out_dtype", Space.PSUM), sized=True),
+    Rule("V4.209", "src.step0", "the innermost dimension is contiguous, in fours",
+         _Q, _inner_steps, sized=True),
+    Rule("V4.210", "src.step1", "outer dimensions step by even numbers",
+         _Q, _outer_steps, sized=True),
+    Rule("V4.211", "dst.extent", "as many elements are packed as are read",
+         _Q, _equal("dst.extent", lambda i: i.src.count, "the elements of the source"), sized=True),
+    Rule("V4.215", "num_active_channels", "32, 64, 96 or 128 partitions (D26)",
+         _Q, _one_of("num_active_channels", QUANTIZE_CHANNELS)),
+    Rule("V4.264", "dst.scale_partition", "scales start at 0, 4, 8 or 12 of the quadrant",
+         _Q, _one_of("dst.scale_partition", (0, 4, 8, 12))),
+    Rule("V4.270", "dst.extent", "one scale per four elements of a partition",
+         _Q, _multiple("dst.extent", 4), sized=True),
+    Rule("V4.1821", "dst.scale", "data and scales share a quadrant",
+         _Q, _same_quadrant("dst")),
+    Rule("verifier.src.bounds", "src.start", "the walk stays inside SBUF",
+         _Q, _tensor_bounds("src", "src_dtype", Space.SBUF), sized=True),
+    Rule("verifier.dst.bounds", "dst.data", "the walk stays inside SBUF",
+         _Q, _mx_bounds("dst", "dst_dtype"), sized=True),
+)
+# fmt: on

@@ -24,8 +24,11 @@ from encoding import (
     QuantizeMx as QuantizeMx,
     Tensor3D as Tensor3D,
     Violation as Violation,
+    assemble as assemble,
+    check as check,
     decode as decode,
     decode_all as decode_all,
+    disassemble as disassemble,
     encode as encode,
 )
 from hardware import (
@@ -111,6 +114,9 @@ from mxref.policy import (
     NumericPolicy as NumericPolicy,
     Rounding as Rounding,
     ScaleRule as ScaleRule,
+)
+from mxref.program import (
+    Program as Program,
 )
 from mxref.widen import (
     widen as widen,

@@ -17,6 +17,7 @@ from mxref.cli import arrays
 from mxref.cli.options import FILE, FORMAT, format_option, out_option, policy_option
 from mxref.cli.output import InputError, console, table
 from mxref.fidelity import Fidelity
+from mxref.policy import policy as find_policy
 
 _VERSION = 1
 
@@ -132,7 +133,7 @@ def load_quantized(path: Path) -> mx.MXArray:
         raise InputError(f"{path}: its description is damaged") from error
     if version != _VERSION or type(axis) is not int or type(block) is not int:
         raise InputError(f"{path}: its description is of another version or damaged")
-    fmt, policy = mx.format(str(names[0])), mx.policy.policy(str(names[1]))
+    fmt, policy = mx.format(str(names[0])), find_policy(str(names[1]))
     codes, scales = jnp.asarray(codes), jnp.asarray(scales)
     return mx.MXArray(codes, scales, format=fmt, axis=axis, block=block, policy=policy)
 

@@ -7,17 +7,19 @@ MatmultMx pair; ``runtime`` is ``wire`` and the runtime library's stricter rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from operator import attrgetter
 from typing import Any, Literal
 
 from hardware.arch import Arch
 from hardware.opcodes import BUNDLE_BYTES
 
-from .bundle import Bundle, layout_for, layout_of
-from .codec import Layout
+from .bundle import Bundle, decode, layout_for, layout_of
 from .describe import legal_text
 from .errors import DecodeError, EncodeError, Violation
 from .mx import LdWeightMx, MatmultMx
+from .rows import Leaf
 from .rules import Rule, shape_in_register
 from .verifier_rules import VERIFIER
 from .wire_rules import RUNTIME, WIRE
@@ -56,7 +58,7 @@ def check(
             continue
         if level != "verifier":
             found += _field_rules(instruction, index)
-        found += _rules(_RULES[level], instruction, arch, index)
+        found += _cross_rules(level, instruction, arch, index)
     if level == "verifier":
         found += _pair_rules(program)
     return sorted(found, key=lambda violation: violation.index)
@@ -88,79 +90,87 @@ def _items(data: Any, found: list[Violation]) -> Sequence[Any]:
 
 def _decoded(item: Any, arch: Arch, index: int, found: list[Violation]) -> Bundle | None:
     """Return the instruction of an item, or None after listing why there is none."""
-    if isinstance(item, Bundle):
-        data = layout_of(item).encode(item)
-    elif isinstance(item, (bytes, bytearray)):
-        data = bytes(item)
-    else:
+    if not isinstance(item, (Bundle, bytes, bytearray)):
         raise EncodeError("check", f"data[{index}]", type(item).__name__, "an instruction or bytes")
-    if len(data) == BUNDLE_BYTES:
-        try:
-            layout = layout_for(data[0], arch, index)
-        except DecodeError as error:
-            found.append(_undecodable(error))
-            return None
-        word = int.from_bytes(data, "little")
-        problems = layout.problems(word)
-        found += [
+    if isinstance(item, Bundle) and not item.residue and arch >= item.first_arch:
+        return item
+    data = layout_of(item).encode(item) if isinstance(item, Bundle) else bytes(item)
+    try:
+        return decode(data, arch, index=index)
+    except DecodeError as error:
+        found += _undecodable(data, error)
+        return None
+
+
+def _undecodable(data: bytes, error: DecodeError) -> list[Violation]:
+    """List every reason why bytes are no instruction; the error itself names the first."""
+    if not error.record or error.field == "opcode":
+        message = "no instruction of this generation"
+        return [
             Violation(
-                f"decode.{p.leaf.path}", p.leaf.path, p.leaf.offset, p.got, p.allowed,
-                f"these bytes are no {layout.record.__name__}", index,
+                f"decode.{error.field}", error.field, error.offset, error.got, error.allowed,
+                message, error.index,
             )
-            for p in problems
         ]  # fmt: skip
-        return None if problems else layout.decode(data, word)
-    found.append(
+    problems = layout_for(data[0], Arch.MARIANA).problems(int.from_bytes(data, "little"))
+    return [
         Violation(
-            "decode.length", "length", 0, len(data), f"{BUNDLE_BYTES} bytes",
-            "a bundle has 64 bytes", index,
+            f"decode.{p.leaf.path}", p.leaf.path, p.leaf.offset, p.got, p.allowed,
+            f"these bytes are no {error.record}", error.index,
         )
-    )  # fmt: skip
-    return None
+        for p in problems
+    ]  # fmt: skip
 
 
-def _undecodable(error: DecodeError) -> Violation:
-    return Violation(
-        f"decode.{error.field}", error.field, error.offset, error.got, error.allowed,
-        "no instruction of this generation", error.index,
-    )  # fmt: skip
+@cache
+def _legal_fields(cls: type[Bundle]) -> tuple[tuple[Leaf, Callable[[Any], Any], Any], ...]:
+    """Return the leaves with legal values, how to read each, and how to ask for its waiver."""
+    return tuple(
+        (
+            leaf,
+            attrgetter(leaf.path),
+            attrgetter(leaf.path.rpartition(".")[0] + "." + leaf.row.unless)
+            if leaf.row.unless
+            else None,
+        )
+        for leaf in layout_of(cls).leaves
+        if leaf.row.legal is not None
+    )
 
 
 def _field_rules(instruction: Bundle, index: int) -> Iterator[Violation]:
     """Apply the legal values that the byte map itself states."""
-    layout: Layout = layout_of(instruction)
-    for leaf in layout.leaves:
-        row = leaf.row
-        if row.legal is None:
+    for leaf, read, waived in _legal_fields(type(instruction)):
+        value = read(instruction)
+        if value in leaf.row.legal or (waived is not None and waived(instruction)):
             continue
-        owner: Any = instruction
-        *outer, name = leaf.path.split(".")
-        for step in outer:
-            owner = getattr(owner, step)
-        if row.unless and getattr(owner, row.unless):
-            continue
-        value = getattr(owner, name)
-        if value not in row.legal:
-            yield Violation(
-                f"wire.{leaf.path}", leaf.path, leaf.offset, value, legal_text(leaf),
-                row.doc, index,
-            )  # fmt: skip
+        yield Violation(
+            f"wire.{leaf.path}",
+            leaf.path,
+            leaf.offset,
+            value,
+            legal_text(leaf),
+            leaf.row.doc,
+            index,
+        )
 
 
-def _rules(
-    rules: tuple[Rule, ...], instruction: Bundle, arch: Arch, index: int
-) -> Iterator[Violation]:
-    offsets = {leaf.path: leaf.offset for leaf in layout_of(instruction).leaves}
+@cache
+def _rules_of(cls: type[Bundle], level: Level) -> tuple[tuple[Rule, int], ...]:
+    """Return the rules that bind a bundle class, each with the byte offset of its field."""
+    offsets = {leaf.path: leaf.offset for leaf in layout_of(cls).leaves}
+    return tuple((rule, offsets[rule.field]) for rule in _RULES[level] if cls in rule.applies)
+
+
+def _cross_rules(level: Level, instruction: Bundle, arch: Arch, index: int) -> Iterator[Violation]:
     dynamic = shape_in_register(instruction)
-    for rule in rules:
-        if type(instruction) not in rule.applies or (rule.sized and dynamic):
+    for rule, offset in _rules_of(type(instruction), level):
+        if rule.sized and dynamic:
             continue
         finding = rule.test(instruction, arch)
         if finding is not None:
             got, allowed = finding
-            yield Violation(
-                rule.id, rule.field, offsets[rule.field], got, allowed, rule.message, index
-            )
+            yield Violation(rule.id, rule.field, offset, got, allowed, rule.message, index)
 
 
 def _pair_rules(program: list[Bundle | None]) -> Iterator[Violation]:

@@ -160,7 +160,7 @@ VERIFIER: tuple[Rule, ...] = (
     Rule("V4.236", "num_active_cols", "output partitions times 4 is the stationary extent",
          _LD, _equal("num_active_cols", _columns, "a quarter of the extent"), sized=True),
     Rule("V4.237", "src.extent", "output elements times 4 is the moving extent",
-         _MM, _equal("src.extent", lambda i: 4 * i.dst.count, "4 for each output element"), sized=True),
+         _MM, _equal("src.extent", lambda i: 4 * i.dst.count, "4 per output element"), sized=True),
     Rule("verifier.src.bounds", "src.data", "the walk stays inside SBUF",
          _PE, _mx_bounds("src", "dtype"), sized=True),
     Rule("verifier.dst.bounds", "dst.start", "the walk stays inside PSUM",

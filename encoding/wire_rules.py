@@ -148,7 +148,7 @@ WIRE: tuple[Rule, ...] = (
          _PE, _row_start),
     Rule("wire.dst.start", "dst.start", "the destination lies in PSUM, aligned for its type",
          _MM, _psum_start),
-    Rule("wire.dst.partition", "dst.start", "the destination starts at partition 0, as all columns do",
+    Rule("wire.dst.partition", "dst.start", "all columns: the destination starts at partition 0",
          _MM, _column_start),
     Rule("wire.zero_region_span", "psum_zero_region", "the zero region covers the banks spanned",
          _MM, _zero_region),

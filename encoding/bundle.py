@@ -125,7 +125,7 @@ def decode(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True, *, index: 
 
 def first_problem(layout: Layout, word: int, strict: bool, index: int) -> DecodeError:
     """Return the error for the first leaf that cannot be decoded."""
-    problem = layout.problems(word, strict)[0]
+    problem = next(layout.problems(word, strict))
     return DecodeError(
         problem.leaf.path, problem.leaf.offset, problem.got, problem.allowed,
         layout.record.__name__, index,

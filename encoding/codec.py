@@ -7,12 +7,12 @@ the slot stores; a failure takes the slow path, :meth:`Layout.problems`, which r
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from .address import INDIRECT_BIT, SHAPE_REGISTER_BIT, Addr4
-from .rows import GATHER_REFUSAL, Kind, Leaf, Row, members
+from .rows import GATHER_REFUSAL, Kind, Leaf, Row, members, values_of
 
 _STRUCT_CODE = {8: "B", 16: "H", 32: "I", 64: "Q"}
 _MARKER = INDIRECT_BIT | SHAPE_REGISTER_BIT
@@ -47,9 +47,12 @@ class Layout:
         first = self.rows[0]
         return first.value if first.kind is Kind.CONST and first.lo == 0 else -1
 
-    def problems(self, word: int, strict: bool = True) -> list[Problem]:
-        """Return every reason why the record cannot be decoded, in wire order."""
-        return [p for leaf in self.leaves if (p := leaf_problem(leaf, word, strict)) is not None]
+    def problems(self, word: int, strict: bool = True) -> Iterator[Problem]:
+        """Yield every reason why the record cannot be decoded, in wire order."""
+        for leaf in self.leaves:
+            problem = leaf_problem(leaf, word, strict)
+            if problem is not None:
+                yield problem
 
 
 LAYOUTS: dict[type, Layout] = {}
@@ -74,7 +77,7 @@ def leaf_problem(leaf: Leaf, word: int, strict: bool) -> Problem | None:
         return Problem(leaf, raw, f"{row.value:#x}")
     if row.kind is Kind.RESERVED and raw and strict:
         return Problem(leaf, raw, "0")
-    if row.enum is not None and raw not in row.enum.__members__.values():
+    if row.enum is not None and raw not in values_of(row.enum):
         return Problem(leaf, raw, members(row.enum))
     if not row.gather and raw & _MARKER == INDIRECT_BIT:
         return Problem(leaf, raw, GATHER_REFUSAL)
@@ -142,7 +145,7 @@ def _generate(
     def value(leaf: Leaf) -> str:
         return f"self.{leaf.path}" + (".word" if leaf.row.kind is Kind.ADDRESS else "")
 
-    extra = [f"({value(leaf)} << {leaf.lo})" for leaf in spread]
+    extra = [f"({value(leaf)} << {leaf.lo} & {leaf.mask:#x})" for leaf in spread]
     if match:
         extra.append(f"{match:#x}")
     has_residue = "residue" in dir(cls)
@@ -157,7 +160,9 @@ def _generate(
         lines.append(f"    {', '.join(names.values())}, = unpack(data)")
     for i, leaf in enumerate(spread):
         names[leaf.path] = f"s{i}"
-        lines.append(f"    s{i} = word >> {leaf.lo} & {(1 << leaf.row.width) - 1:#x}")
+        sign = 1 << leaf.row.width - 1 if leaf.row.kind is Kind.SINT else 0
+        mask = (1 << leaf.row.width) - 1
+        lines.append(f"    s{i} = ((word >> {leaf.lo} & {mask:#x}) ^ {sign}) - {sign}")
     lines += _build(cls, "made", rows, "", names, scope)
     if has_residue:
         scope["store_residue"] = _slot(cls, "residue")

@@ -145,14 +145,9 @@ def _field_rules(instruction: Bundle, index: int) -> Iterator[Violation]:
         if value in leaf.row.legal or (waived is not None and waived(instruction)):
             continue
         yield Violation(
-            f"wire.{leaf.path}",
-            leaf.path,
-            leaf.offset,
-            value,
-            legal_text(leaf),
-            leaf.row.doc,
+            f"wire.{leaf.path}", leaf.path, leaf.offset, value, legal_text(leaf), leaf.row.doc,
             index,
-        )
+        )  # fmt: skip
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from functools import cache
 from typing import Any, Final, Literal
 
 from hardware.evidence import Evidence
@@ -200,6 +201,13 @@ GATHER_REFUSAL = (
 )
 
 
+@cache
+def values_of(enum: type[IntEnum]) -> frozenset[int]:
+    """Return the numbers of an enumeration."""
+    return frozenset(int(member) for member in enum)
+
+
+@cache
 def members(enum: type[IntEnum]) -> str:
     """Return the members of an enumeration as error messages list them."""
     return ", ".join(f"{int(m):#x} ({m.name})" for m in enum)

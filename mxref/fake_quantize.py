@@ -21,7 +21,7 @@ from mxref.blockkernel import (
     unsplit,
 )
 from mxref.blockshape import BlockShape, block_extents
-from mxref.errors import PolicyError
+from mxref.errors import FormatError, PolicyError
 from mxref.formats import FP32, format
 from mxref.policy import OCP, NumericPolicy
 
@@ -53,6 +53,7 @@ def fake_quantize(
 
     Raises:
       PolicyError: when ``ste`` is neither word.
+      FormatError: when ``x`` has a dtype of 8 bits.
 
     Exactness:
       The bits of ``dequantize(quantize(x, ...), dtype=x.dtype)``; float64 holds the float32 values.
@@ -67,13 +68,11 @@ def fake_quantize(
     if ste not in ("clip", "identity"):
         raise PolicyError("ste", ste, "clip, identity")
     array = as_float(x)
-    if (
-        isinstance(array, np.ndarray)
-        and array.dtype == np.float64
-        and not jax.config.jax_enable_x64
-    ):
-        # JAX cannot hold float64 here; odd rounding keeps the codes right (D23e).
+    if isinstance(array, np.ndarray) and array.dtype != jax.dtypes.canonicalize_dtype(array.dtype):
+        # JAX cannot hold float64 now; odd rounding keeps the codes right (D23e).
         array = from_bits(jnp.asarray(float32_bits(array)))
+    if array.dtype.itemsize == 1:
+        raise FormatError(array.dtype, "fake_quantize takes float16 or wider")
     return _fake(jnp.asarray(array), blocking(array, fmt, axis, block, policy), ste)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np

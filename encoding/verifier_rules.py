@@ -88,10 +88,12 @@ def _inner_steps(instruction: QuantizeMx, arch: Arch) -> Finding:
     return f"step {src.step0}, count {src.num0}", "step 1 and a count that 4 divides"
 
 
-def _outer_steps(instruction: QuantizeMx, arch: Arch) -> Finding:
-    src = instruction.src
-    odd = [s for s, n in ((src.step1, src.num1), (src.step2, src.num2)) if n != 1 and s % 2]
-    return (odd[0], "an even step, or a count of 1") if odd else None
+def _outer_step(dim: int) -> Callable[[Any, Arch], Finding]:
+    def test(instruction: QuantizeMx, arch: Arch) -> Finding:
+        step, num = instruction.src.steps[dim], instruction.src.nums[dim]
+        return (step, "an even step, or a count of 1") if num != 1 and step % 2 else None
+
+    return test
 
 
 def _mx_bounds(slot: str, dtype: str) -> Callable[[Any, Arch], Finding]:
@@ -168,7 +170,9 @@ VERIFIER: tuple[Rule, ...] = (
     Rule("V4.209", "src.step0", "the innermost dimension is contiguous, in fours",
          _Q, _inner_steps, sized=True),
     Rule("V4.210", "src.step1", "outer dimensions step by even numbers",
-         _Q, _outer_steps, sized=True),
+         _Q, _outer_step(1), sized=True),
+    Rule("V4.210", "src.step2", "outer dimensions step by even numbers",
+         _Q, _outer_step(2), sized=True),
     Rule("V4.211", "dst.extent", "as many elements are packed as are read",
          _Q, _equal("dst.extent", lambda i: i.src.count, "the elements of the source"), sized=True),
     Rule("V4.215", "num_active_channels", "32, 64, 96 or 128 partitions (D26)",

@@ -7,27 +7,32 @@ is normal, and each rounding is spelled out on the bits.  Call these inside :fun
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float, Int, UInt
+
+from mxref.bits import INF_BITS, MAGNITUDE, NAN_BITS, canonical, from_bits, to_bits
 
 _SIGN = 1 << 63
 _INF = 0x7FF << 52
 _TWO_128 = (1023 + 128) << 52  # the first magnitude that is no float32
 _MIN_NORMAL = (1023 - 126) << 52  # 2^-126
 _DROP = 52 - 23  # float64 mantissa bits below float32's last one
-_NAN32 = 0x7FC00000  # D23c
 
 
-def x64(enabled: bool = True):
+def x64(enabled: bool = True) -> AbstractContextManager[None]:
     """The context in which float64 exists; the global flag is never touched.
 
     jax spelled it ``jax.experimental.enable_x64`` before ``jax.enable_x64``.
     """
-    switch = getattr(jax, "enable_x64", None)
+    switch: Any = getattr(jax, "enable_x64", None)
     if switch is None:
-        from jax.experimental import enable_x64 as switch
+        switch = import_module("jax.experimental").enable_x64
     return switch(enabled)
 
 
@@ -51,14 +56,14 @@ def power_of_two(exponent: Int[Array, "*s"]) -> Float[Array, "*s"]:
 def carry(bits: UInt[Array, "*s"]) -> Float[Array, "*s"]:
     """The float64 with the value of a float32 bit pattern; NaN becomes canonical."""
     wide = bits.astype(jnp.uint64)
-    magnitude = wide & _u64(0x7FFFFFFF)
+    magnitude = wide & _u64(MAGNITUDE)
     normal = (magnitude << _DROP) + _u64((1023 - 127) << 52)
     # Lemma: a subnormal is its mantissa, an integer below 2^23, times 2^-149: both steps are exact.
     subnormal = _bits(magnitude.astype(jnp.int64).astype(jnp.float64) * 2.0**-149)
     out = jnp.where(magnitude < _u64(0x00800000), subnormal, normal)
-    out = jnp.where(magnitude == _u64(0x7F800000), _u64(_INF), out)
+    out = jnp.where(magnitude == _u64(INF_BITS), _u64(_INF), out)
     signed = _float(out | ((wide >> 31) << 63))
-    return jnp.where(magnitude > _u64(0x7F800000), jnp.asarray(jnp.nan, jnp.float64), signed)
+    return jnp.where(magnitude > _u64(INF_BITS), jnp.asarray(jnp.nan, jnp.float64), signed)
 
 
 def _round24(magnitude: UInt[Array, "*s"]) -> UInt[Array, "*s"]:
@@ -112,13 +117,11 @@ def release(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
     scaled = _float(jnp.minimum(magnitude, _u64(_MIN_NORMAL))) * 2.0**149
     subnormal = scaled.astype(jnp.int64).astype(jnp.uint32)
     out = jnp.where(magnitude < _u64(_MIN_NORMAL), subnormal, normal)
-    out = jnp.where(magnitude == _u64(_INF), jnp.uint32(0x7F800000), out) | sign
-    out = jnp.where(magnitude > _u64(_INF), jnp.uint32(_NAN32), out)
-    return lax.bitcast_convert_type(out, jnp.float32)
+    out = jnp.where(magnitude == _u64(_INF), jnp.uint32(INF_BITS), out) | sign
+    out = jnp.where(magnitude > _u64(_INF), jnp.uint32(NAN_BITS), out)
+    return from_bits(out)
 
 
-def canonical(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+def canonical_nan(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """Replace every NaN of a float32 array by 0x7FC00000 without touching a subnormal (D23c)."""
-    bits = lax.bitcast_convert_type(x, jnp.uint32)
-    nan = (bits & jnp.uint32(0x7FFFFFFF)) > jnp.uint32(0x7F800000)
-    return lax.bitcast_convert_type(jnp.where(nan, jnp.uint32(_NAN32), bits), jnp.float32)
+    return from_bits(canonical(to_bits(x)))

@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Bool, Float, Int, UInt
 
+from mxref.bits import MAGNITUDE, from_bits, widen_bits
 from mxref.dot import exact
-from mxref.formats import BF16, FP16, FormatSpec
+from mxref.formats import FormatSpec
 from mxref.policy import NumericPolicy, Products, ScaleCodes
 
 _NONE = 10_000  # exponent beyond every value's: the range of an operand without nonzero values
 _NAN_SCALE = 0xFF
-
-
-@cache
-def decode_table(fmt: FormatSpec) -> np.ndarray:
-    """float32 value of each of the 256 byte codes; bits above the format's width are ignored.
-
-    Lemma: every value of a format of at most 8 bits other than E8M0 is zero or a normal float32.
-    """
-    table = np.zeros(256, np.float32)
-    mantissa_mask = (1 << fmt.mantissa_bits) - 1
-    for code in range(256):
-        own = code & (2 * fmt.sign_mask - 1)
-        magnitude = code & fmt.magnitude_mask
-        field, mantissa = magnitude >> fmt.mantissa_bits, magnitude & mantissa_mask
-        if own in fmt.nan_codes:
-            table[code] = np.nan  # canonical and positive (D23c)
-            continue
-        significand = mantissa + ((field > 0) << fmt.mantissa_bits)
-        value = significand * 2.0 ** (max(field, 1) - fmt.bias - fmt.mantissa_bits)
-        if magnitude == fmt.inf_code:
-            value = np.inf
-        table[code] = -value if own & fmt.sign_mask else value
-    return table
 
 
 class Span(NamedTuple):
@@ -104,8 +80,9 @@ class Operand:
     def span(self) -> Span:
         """The range of the values, from scale codes or from float32 exponent fields."""
         if self.scales is None:
-            field = (self.float32_bits() >> 23) & jnp.uint32(0xFF)
-            nonzero = (self.float32_bits() & jnp.uint32(0x7FFFFFFF)) != 0
+            bits = self.float32_bits()
+            field = (bits >> 23) & jnp.uint32(0xFF)
+            nonzero = (bits & jnp.uint32(MAGNITUDE)) != 0
             live = nonzero & (field < jnp.uint32(0xFF))
             exponents = jnp.maximum(field, jnp.uint32(1)).astype(jnp.int32) - 127
             # A subnormal float32 has no exponent of its own: -149 keeps it out of every fast path.
@@ -121,29 +98,12 @@ class Operand:
         return Span(low, unit, jnp.where(live, exponents, -_NONE).max() + top_add)
 
     def float32_bits(self) -> UInt[Array, "K R"]:
-        """Bit patterns of the unscaled elements of a wide format, subnormals included."""
-        wide = self.codes.astype(jnp.uint32)
-        if self.fmt.bits == 32:
-            return wide
-        if self.fmt == BF16:
-            return wide << 16
-        if self.fmt != FP16:
-            return lax.bitcast_convert_type(self.elements(), jnp.uint32)
-        magnitude = wide & jnp.uint32(0x7FFF)
-        normal = (magnitude << 13) + jnp.uint32((127 - 15) << 23)
-        # Lemma: an fp16 subnormal is an integer below 2^10 times 2^-24, a normal float32.
-        small = magnitude.astype(jnp.int32).astype(jnp.float32) * jnp.float32(2.0**-24)
-        small = lax.bitcast_convert_type(small, jnp.uint32)
-        out = jnp.where(magnitude < jnp.uint32(0x0400), small, normal)
-        top = (magnitude << 13) | jnp.uint32(0x7F800000)
-        out = jnp.where(magnitude >= jnp.uint32(0x7C00), top, out)
-        return out | ((wide >> 15) << 31)
+        """float32 patterns of the unscaled elements, subnormals included, NaN canonical."""
+        return widen_bits(self.codes, self.fmt)
 
     def elements(self) -> Float[Array, "K R"]:
         """The unscaled elements as float32."""
-        if self.fmt.bits > 8:
-            return lax.bitcast_convert_type(self.float32_bits(), jnp.float32)
-        return jnp.asarray(decode_table(self.fmt))[self.codes]
+        return from_bits(self.float32_bits())
 
     def spread(self, per_block: Array) -> Array:
         """Repeat a per-block array over the elements of its blocks, cut at K."""
@@ -154,7 +114,7 @@ class Operand:
         if self.scales is None:
             return self.elements()
         nan = self.nan_scales(self.scales)
-        factor = lax.bitcast_convert_type(self.scales.astype(jnp.uint32) << 23, jnp.float32)
+        factor = from_bits(self.scales.astype(jnp.uint32) << 23)
         return self.elements() * self.spread(jnp.where(nan, jnp.float32(jnp.nan), factor))
 
     def values64(self) -> Float[Array, "K R"]:
@@ -162,9 +122,8 @@ class Operand:
 
         Lemma: 24 bits times 2^-149..2^127 times 2^-127..2^128 stays inside normal float64.
         """
-        if self.fmt.bits <= 8:
-            table = jnp.asarray(decode_table(self.fmt).astype(np.float64), jnp.float64)
-            elements = table[self.codes]
+        if self.fmt.bits <= 8:  # every such value is zero or a normal float32
+            elements = self.elements().astype(jnp.float64)
         else:
             elements = exact.carry(self.float32_bits())
         if self.scales is None:

@@ -11,6 +11,8 @@ from mxref.oracle.block import dequantize_block as dequantize_block
 from mxref.oracle.block import quantize_block as quantize_block
 from mxref.oracle.block import scale_code as scale_code
 from mxref.oracle.memory import Memory as Memory
+from mxref.oracle.pack import pack_fp4 as pack_fp4
+from mxref.oracle.pack import pack_x4 as pack_x4
 from mxref.oracle.rounding import encode as encode
 from mxref.oracle.rounding import encode_e8m0 as encode_e8m0
 from mxref.oracle.rounding import float32_bits as float32_bits

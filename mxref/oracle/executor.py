@@ -9,7 +9,6 @@ additions and the extent of START's clearing are ASSUMED (D23, D25).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mxref.errors import ExecutionError, PolicyError, UninitialisedError, Unmodelled
@@ -17,6 +16,7 @@ from mxref.formats import BF16, FP16, FP32, FormatSpec
 from mxref.oracle.accumulate import Line, dot_lines, operand_line
 from mxref.oracle.block import quantize_block, scaled_value
 from mxref.oracle.memory import Memory
+from mxref.oracle.pack import pack_x4
 from mxref.oracle.raw import Operand, RawBundle
 from mxref.oracle.rounding import encode
 from mxref.oracle.values import NAN, Value, decode
@@ -224,22 +224,20 @@ class Executor:
                 scale, codes = quantize_block(block, operand.fmt, self.policy)
                 self.memory.write("SBUF", *operand.scale_at(top, j), bytes([scale]))
                 for r in range(8):
-                    container = _pack(codes[4 * r : 4 * r + 4], operand.size)
+                    container = pack_x4(codes[4 * r : 4 * r + 4], 2 * operand.size)
                     where = operand.base + top + r
-                    self.memory.write("SBUF", where, operand.container(j), container)
+                    self.memory.write(
+                        "SBUF",
+                        where,
+                        operand.container(j),
+                        container.to_bytes(operand.size, "little"),
+                    )
 
     def source_value(self, partition: int, offset: int, fmt: FormatSpec) -> Value:
         """One 16-bit source element."""
         low = self.byte(partition, offset, "source")
         high = self.byte(partition, offset + 1, "source")
         return NAN if low is None or high is None else decode(low | high << 8, fmt)
-
-
-def _pack(codes: Sequence[int], size: int) -> bytes:
-    """Four codes as one container, element 0 lowest."""
-    if size == 4:
-        return bytes(codes)
-    return bytes([codes[0] | codes[1] << 4, codes[2] | codes[3] << 4])
 
 
 def execute(

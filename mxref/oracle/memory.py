@@ -13,25 +13,20 @@ PARTITION_BYTES = {"SBUF": 0x40000, "PSUM": 0x4000}
 
 
 class Memory:
-    """SBUF and PSUM.  Only partitions that something wrote take up space.
-
-    Attributes:
-      data: bytes by (space, partition); absent means nothing was written.
-      flags: one byte for each byte of ``data``, 1 where it was written.
-    """
+    """SBUF and PSUM, one dictionary entry for every byte that something wrote."""
 
     def __init__(self) -> None:
-        self.data: dict[tuple[str, int], bytearray] = {}
-        self.flags: dict[tuple[str, int], bytearray] = {}
+        self._bytes: dict[tuple[str, int], dict[int, int]] = {
+            (space, partition): {} for space in PARTITION_BYTES for partition in range(PARTITIONS)
+        }
 
     def copy(self) -> Memory:
         """An independent copy."""
         other = Memory()
-        other.data = {key: bytearray(value) for key, value in self.data.items()}
-        other.flags = {key: bytearray(value) for key, value in self.flags.items()}
+        other._bytes = {key: dict(value) for key, value in self._bytes.items()}
         return other
 
-    def _range(self, space: str, partition: int, offset: int, count: int) -> slice:
+    def _partition(self, space: str, partition: int, offset: int, count: int) -> dict[int, int]:
         if space not in PARTITION_BYTES:
             raise AddressError(space, offset, "spaces SBUF and PSUM")
         if not 0 <= partition < PARTITIONS:
@@ -39,26 +34,19 @@ class Memory:
         limit = PARTITION_BYTES[space]
         if offset < 0 or count < 0 or offset + count > limit:
             raise AddressError(space, offset, f"{count} bytes inside 0..{limit - 1:#x}")
-        return slice(offset, offset + count)
+        return self._bytes[space, partition]
 
     def write(self, space: str, partition: int, offset: int, data: bytes) -> None:
-        """Store bytes inside one partition and mark them written."""
-        where = self._range(space, partition, offset, len(data))
-        key = (space, partition)
-        if key not in self.data:
-            self.data[key] = bytearray(PARTITION_BYTES[space])
-            self.flags[key] = bytearray(PARTITION_BYTES[space])
-        self.data[key][where] = data
-        self.flags[key][where] = b"\x01" * len(data)
+        """Store bytes inside one partition."""
+        held = self._partition(space, partition, offset, len(data))
+        held.update(enumerate(data, offset))
 
     def read(self, space: str, partition: int, offset: int, count: int) -> bytes:
         """Load bytes of one partition; unwritten bytes read as 0, ask :meth:`written`."""
-        where = self._range(space, partition, offset, count)
-        key = (space, partition)
-        return bytes(self.data[key][where]) if key in self.data else bytes(count)
+        held = self._partition(space, partition, offset, count)
+        return bytes([held.get(at, 0) for at in range(offset, offset + count)])
 
     def written(self, space: str, partition: int, offset: int, count: int) -> bool:
         """Whether every one of the bytes was written."""
-        where = self._range(space, partition, offset, count)
-        key = (space, partition)
-        return key in self.flags and all(self.flags[key][where])
+        held = self._partition(space, partition, offset, count)
+        return all(at in held for at in range(offset, offset + count))

@@ -16,7 +16,7 @@ from hardware.errors import MxrefError
 
 _COMMANDS = {
     "demo": "demo",
-    "matmul": "numeric",
+    "matmul": "matmul",
     "quantize": "numeric",
     "dequantize": "numeric",
     "formats": "numeric",
@@ -70,10 +70,6 @@ class _Commands(click.Group):
         except MxrefError as error:
             _complain(str(error))
             sys.exit(2)
-        except BrokenPipeError:
-            # The reader of our output went away (``mxref dis ... | head``): nothing is wrong.
-            sys.stderr.close()
-            sys.exit(0)
         except (KeyboardInterrupt, click.exceptions.Abort):
             _complain("interrupted")
             sys.exit(130)

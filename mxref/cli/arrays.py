@@ -108,11 +108,12 @@ def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     if path.is_dir():
         raise InputError(f"{path}: is a directory")
     try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return _named(found)
-        with found:
-            return {name: _named(found[name]) for name in found.files}
+        with path.open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                return _named(found)
+            with found:
+                return {name: _named(found[name]) for name in found.files}
     except MemoryError as error:
         raise InputError(f"{path}: declares an array larger than memory") from error
     except _DAMAGE as error:

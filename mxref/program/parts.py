@@ -48,7 +48,7 @@ class Input:
       axis: the contraction axis, negative; blocks of 32 run along it.
       kmap: how logical rows map to the array.
       format: element format.
-      dtype: element type of the values, empty for ``mx``.
+      dtype: element type of the values; for ``mx`` what arrays are rounded to first, or empty.
       cast: whether values of another float type are rounded to ``dtype`` (an explicit ``source=``).
       data: the operand; None when every run must bring its own.
     """
@@ -71,7 +71,7 @@ class Input:
         _require(shape_ok and self.shape, who, f"shape {self.shape}")
         axis_ok = type(self.axis) is int and -len(self.shape) <= self.axis < 0
         _require(axis_ok, who, f"axis {self.axis!r}")
-        wanted = ("bfloat16", "float16") if self.kind == "array" else ("",)
+        wanted = ("bfloat16", "float16") if self.kind == "array" else ("bfloat16", "float16", "")
         _require(self.dtype in wanted, who, f"dtype {self.dtype!r} for kind {self.kind!r}")
         _require(self.format.bits in (4, 8), who, f"element format {self.format}")
 

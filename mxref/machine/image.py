@@ -30,7 +30,7 @@ _MAX_OUTPUT = 1 << 31
 
 def save(state: State, path: str | os.PathLike[str]) -> None:
     """Write ``state`` as a compressed .npz, whole or not at all."""
-    outputs = {name: np.asarray(value) for name, value in state.outputs.items()}
+    outputs = {name: np.asarray(state.outputs[name]) for name in sorted(state.outputs)}
     header = {
         "kind": "mxref memory image",
         "version": 1,

@@ -83,6 +83,14 @@ from mxref.interleave import (
     deinterleave as deinterleave,
     interleave as interleave,
 )
+from mxref.lower import (
+    lower_matmul as lower_matmul,
+    lower_quantize as lower_quantize,
+)
+from mxref.machine import (
+    State as State,
+    run as run,
+)
 from mxref.mxarray import (
     MXArray as MXArray,
 )

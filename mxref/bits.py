@@ -168,7 +168,9 @@ def float32_bits(x: Array | np.ndarray) -> UInt32[Any, "..."]:
     float64 NaN is kept for the policies that look at it (D19); NaN of other sources likewise.
     """
     if x.dtype == np.float64:
-        return float64_bits_to_odd(x)
+        # numpy's scalars would leave their kind of integer; a vector does not.
+        flat = x.reshape(-1) if isinstance(x, np.ndarray) else x
+        return float64_bits_to_odd(flat).reshape(x.shape)
     if x.dtype == np.float32:
         return to_bits(jnp.asarray(x))
     spec = format(x.dtype)

@@ -7,7 +7,6 @@ Two kernels give the same bits.  Formats of up to 8 bits rounded to nearest even
 from __future__ import annotations
 
 from functools import partial
-
 from typing import Any
 
 import jax
@@ -215,13 +214,14 @@ def _narrow_jvp(spec, rounding, saturate, nan, primals, tangents):
 def _narrow_float64(x, rounding, saturate, nan, random_bits):
     """float64 to float32 directly: odd rounding has no bits to spare for this one target."""
     xp = np if isinstance(x, np.ndarray) else jnp
-    u = x.view(np.uint64) if xp is np else lax.bitcast_convert_type(x, jnp.uint64)
+    u = x.reshape(-1).view(np.uint64) if xp is np else lax.bitcast_convert_type(x, jnp.uint64)
     negative = (u >> np.uint64(63)) == 1
     magnitude = u & np.uint64((1 << 63) - 1)
     infinity = np.uint64(FP64.max_code + 1)
     if random_bits is not None and xp is np:
-        random_bits = np.asarray(random_bits)
+        random_bits = np.asarray(random_bits).reshape(-1)
     code = round_magnitude(magnitude, negative, FP64, FP32, rounding, random_bits)
     code = xp.minimum(code, np.uint64(MAGNITUDE)).astype(np.uint32)
     code = _overflow(code, magnitude == infinity, negative, FP32, rounding, saturate)
-    return jnp.asarray(_finish(code, magnitude > infinity, negative, FP32, nan))
+    code = _finish(code, magnitude > infinity, negative, FP32, nan)
+    return jnp.asarray(code).reshape(x.shape)

@@ -91,6 +91,9 @@ from mxref.machine import (
     State as State,
     run as run,
 )
+from mxref.matmul import (
+    matmul as matmul,
+)
 from mxref.mxarray import (
     MXArray as MXArray,
 )
@@ -125,6 +128,9 @@ from mxref.policy import (
 )
 from mxref.program import (
     Program as Program,
+)
+from mxref.quantized_matmul import (
+    quantized_matmul as quantized_matmul,
 )
 from mxref.widen import (
     widen as widen,

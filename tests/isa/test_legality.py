@@ -285,11 +285,21 @@ def test_undecodable_bytes_are_violations_here():
     assert ids(check(kept)) == ["decode.reserved_28"]
 
 
+def test_fp4_containers_are_aligned_to_two_bytes():
+    fp4 = change(LOAD, "dtype", FP4)
+    assert check(change(fp4, "src.data", Addr4.sbuf(32, 0x102))) == []
+    assert ids(check(change(LOAD, "src.data", Addr4.sbuf(32, 0x102)))) == ["wire.src.data"]
+
+
 def test_levels_are_kept_apart():
     saturating = change(QUANTIZE, "saturate_bit", True)
     assert check(saturating) == check(saturating, level="verifier") == []
     packed = change(change(QUANTIZE, "dst_dtype", FP4), "num_active_channels", 64)
     assert check(packed) == check(packed, level="verifier") == []
+    # Neither implies the other: a flag the wire refuses is none of the verifier's business.
+    flags = change(MULTIPLY, "accumulate_flags", 5)
+    assert ids(check(flags)) == ids(check(flags, level="runtime")) == ["wire.accumulate_flags"]
+    assert check(flags, level="verifier") == []
     uneven = change(change(LOAD, "src.extent", 380), "num_active_cols", 95)
     assert check(uneven) == []
     assert ids(check(uneven, level="verifier")) == ["V4.289"]

@@ -17,6 +17,7 @@ from hardware.memory import (
     Space,
 )
 from hardware.pe import (
+    ACCUMULATE_VALUES,
     LANE_GROUPS,
     RUNTIME_ACCUMULATE_VALUES,
     ZERO_REGION_BANKS,
@@ -118,9 +119,9 @@ def _same_quadrant_wire(instruction: QuantizeMx, arch: Arch) -> Finding:
 
 
 def _runtime_flags(instruction: MatmultMx, arch: Arch) -> Finding:
-    legal = RUNTIME_ACCUMULATE_VALUES[arch]
-    got = instruction.accumulate_flags
-    return None if got in legal else (got, ", ".join(map(str, sorted(legal))))
+    legal, got = RUNTIME_ACCUMULATE_VALUES[arch], instruction.accumulate_flags
+    narrowed = got in ACCUMULATE_VALUES and got not in legal
+    return (got, ", ".join(map(str, sorted(legal)))) if narrowed else None
 
 
 def _no_saturate(instruction: QuantizeMx, arch: Arch) -> Finding:
@@ -128,9 +129,8 @@ def _no_saturate(instruction: QuantizeMx, arch: Arch) -> Finding:
 
 
 def _fp8_only(instruction: QuantizeMx, arch: Arch) -> Finding:
-    legal = (WireDtype.FP8_EXP4, WireDtype.FP8_EXP5)
     got = instruction.dst_dtype
-    return None if got in legal else (got.name, " or ".join(tag.name for tag in legal))
+    return (got.name, "FP8_EXP4 or FP8_EXP5") if got == WireDtype.FP4_EXP2 else None
 
 
 _LD, _MM, _Q = (LdWeightMx,), (MatmultMx,), (QuantizeMx,)

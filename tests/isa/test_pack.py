@@ -23,9 +23,9 @@ def test_dimensions_are_stored_innermost_first_without_unit_ones():
 def test_too_many_dimensions_and_large_numbers_are_refused():
     with pytest.raises(EncodeError, match="at most 3 dimensions"):
         tensor_operand(START, [(1, 2)] * 4)
-    with pytest.raises(EncodeError, match="0..65535"):
+    with pytest.raises(EncodeError, match=r"0\.\.65535"):
         tensor_operand(START, [(1, 65536)])
-    with pytest.raises(EncodeError, match="-32768..32767"):
+    with pytest.raises(EncodeError, match=r"-32768\.\.32767"):
         tensor_operand(START, [(32768, 2)])
 
 
@@ -43,9 +43,9 @@ def test_extents_count_elements_and_addresses_containers():
 
 def test_only_packed_types_are_operands():
     place = {"partition": 0, "offset": 0, "scale_partition": 0, "scale_offset": 0}
-    with pytest.raises(EncodeError, match="packed with 4 elements into 1"):
+    with pytest.raises(EncodeError, match="a type packed"):
         mx_operand(**place, containers=1, dtype=WireDtype.BFLOAT16)
-    with pytest.raises(EncodeError, match="0..65535"):
+    with pytest.raises(EncodeError, match=r"0\.\.65535"):
         mx_operand(**place, containers=16384, dtype=WireDtype.FP4_EXP2)
     with pytest.raises(AddressError):
         mx_operand(**{**place, "partition": 128}, containers=1, dtype=WireDtype.FP4_EXP2)

@@ -40,7 +40,9 @@ class Arithmetic:
         many low bits of the count lie below that spacing.  Floor and remainder are taken in two's
         complement, so negative counts need no case of their own.
         """
-        drop = max(n.bit_length() - 24, -149 - self.unit)
+        drop = n.bit_length() - 24
+        if drop < -149 - self.unit:
+            drop = -149 - self.unit
         result = n
         if drop > 0:
             below = n >> drop
@@ -57,8 +59,11 @@ class Arithmetic:
 
     def add(self, x: Term, y: Term) -> Term:
         """The rounded sum.  Opposite numbers give +0; only (-0) + (-0) gives -0."""
-        if isinstance(x, int) and isinstance(y, int):
-            return self.round(x + y)
+        if isinstance(x, int):
+            if isinstance(y, int):
+                return self.round(x + y)
+            if y is Odd.NEG_ZERO:
+                return x  # already rounded
         total = exact_add(x, y)
         return self.round(total) if isinstance(total, int) else total
 
@@ -78,9 +83,10 @@ def exact_add(x: Term, y: Term) -> Term:
 
 def exact_multiply(x: Term, y: Term) -> Term:
     """The product before rounding; counts multiply, so the unit of the result is the product."""
-    if isinstance(x, int) and isinstance(y, int) and x and y:
-        return x * y
-    if Odd.NAN in (x, y):
+    if isinstance(x, int) and isinstance(y, int):
+        # A zero count is +0, so a zero product is negative when the other factor is.
+        return x * y or (Odd.NEG_ZERO if x < 0 or y < 0 else 0)
+    if x is Odd.NAN or y is Odd.NAN:
         return Odd.NAN
     infinite = x in (Odd.INF, Odd.NEG_INF) or y in (Odd.INF, Odd.NEG_INF)
     zero = x in (0, Odd.NEG_ZERO) or y in (0, Odd.NEG_ZERO)

@@ -66,6 +66,8 @@ def matmul(
     reason = _why_no_bundles(fmt, rhs_fmt, accumulate)
     if reason and (save is not None or source is not None):
         raise InputError(f"{'--save' if save else '--source'}: {reason}")
+    if source is not None and mx.E2M1FN in (fmt, rhs_fmt):
+        raise InputError(f"--source: programs quantize to FP8 only, not to {mx.E2M1FN} (D25c)")
     if accumulate is None:
         accumulate = mx.BLOCK if reason else mx.SYSTOLIC_MX
     exact = reference(lhs, rhs)

@@ -77,6 +77,7 @@ def test_bundle_digests_are_the_oracles():
     assert found == {name: selftest.EXPECTED[f"bundle {name}"] for name in bundles}
 
 
+@pytest.mark.slow
 def test_the_fast_path_gives_the_same_digests():
     found = list(selftest.checks())
     assert [c.name for c in found] == list(selftest.EXPECTED)

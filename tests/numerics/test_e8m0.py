@@ -19,7 +19,9 @@ def edges() -> np.ndarray:
     """Both sides of every power of two, of 1.5 times it and of its square-root-of-two multiple."""
     rng = np.random.default_rng(0)
     binade = np.arange(255, dtype=np.uint32)[:, None] << 23
-    inside = np.array([0, 1, 2, 0x3504F2, 0x3504F3, 0x3504F4, 0x3FFFFF, 0x400000, 0x400001, 0x5A8279, 0x5A827A, 0x600000, 0x600001, 0x7FFFFF], np.uint32)  # fmt: skip
+    near = [0x3504F3, 0x400000, 0x5A8279, 0x600000]
+    near = [n + d for n in near for d in (-1, 0, 1)]
+    inside = np.array([0, 1, 2, *near, 0x7FFFFF], np.uint32)
     bits = np.concatenate([(binade | inside).ravel(), [0x7F800000, 0x7FC00000]]).astype(np.uint32)
     random = rng.integers(0, 2**31, 2000, dtype=np.uint32)
     bits = np.concatenate([bits, random])

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, Float32, UInt8, UInt32
 
 from mxref.bits import MAGNITUDE, NAN_BITS, as_float, float32_bits, from_bits, to_bits
@@ -104,7 +105,7 @@ def fake_quantize(
     if ste not in ("clip", "identity"):
         raise PolicyError("hif4.ste", ste, "clip, identity")
     axis = negative_axis(axis, array.ndim)
-    if array.dtype == np.float64 and not jax.config.jax_enable_x64:
+    if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         # JAX cannot hold float64 here; odd rounding keeps the codes right (D23e).
         array = from_bits(jnp.asarray(float32_bits(array)))
     return _fake_quantize(jnp.asarray(array), axis, *options, ste)
@@ -120,11 +121,16 @@ def _fake_quantize(x, axis, ties, source, product, ste):
 @_fake_quantize.defjvp
 def _fake_quantize_jvp(axis, ties, source, product, ste, primals, tangents):
     (x,), (tangent,) = primals, tangents
+    out = _fake_quantize(x, axis, ties, source, product, ste)
     if ste == "identity":
-        return _fake_quantize(x, axis, ties, source, product, ste), tangent
+        return out, tangent
+    inside = _in_range(lax.stop_gradient(x), axis, ties, source, product)
+    return out, jnp.where(inside, tangent, jnp.zeros_like(tangent))
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3, 4))
+def _in_range(x, axis, ties, source, product):
     bits = float32_bits(x)
     codes, words = quantize_bits(bits, axis, ties, source, product)
     bound = to_bits(_dequantize(jnp.full_like(codes, 7), words, axis))
-    inside = ((bits & np.uint32(MAGNITUDE)) <= bound) & (bound != np.uint32(NAN_BITS))
-    values = _dequantize(codes, words, axis).astype(x.dtype)
-    return values, jnp.where(inside, tangent, jnp.zeros_like(tangent))
+    return ((bits & np.uint32(MAGNITUDE)) <= bound) & (bound != np.uint32(NAN_BITS))

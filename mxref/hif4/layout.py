@@ -7,8 +7,10 @@ page of the PTO tile library; D21, D33.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, UInt8, UInt32
@@ -73,7 +75,11 @@ def pack(q: HiF4Array, *, layout: Layout | str = Layout.WORD) -> Packed:
       >>> bytes(lanes.tolist()).hex(), bytes(metadata[0].tolist()).hex()
       ('170a', 'c0010100')
     """
-    layout = _layout(layout, q.ndim)
+    return _pack(q, _layout(layout, q.ndim))
+
+
+@partial(jax.jit, static_argnums=1)
+def _pack(q: HiF4Array, layout: Layout) -> Packed:
     codes = jnp.moveaxis(q.codes, q.axis, -1)
     if codes.shape[-1] % 2:
         codes = jnp.pad(codes, [(0, 0)] * (codes.ndim - 1) + [(0, 1)])
@@ -126,35 +132,38 @@ def unpack(
     lanes, metadata = _bytes(lanes, "lanes"), _bytes(metadata, "metadata")
     layout = _layout(layout, lanes.ndim)
     axis = negative_axis(axis, lanes.ndim)
-    data = jnp.moveaxis(lanes, axis, -1)
-    *lead, half = data.shape
+    half = lanes.shape[axis]
     size = 2 * half if size is None else size
     if not 2 * half - 1 <= size <= 2 * half:
         raise ShapeError("size", size, f"{2 * half - 1} or {2 * half}")
-    pairs = jnp.stack([data & np.uint8(15), data >> np.uint8(4)], axis=-1)
+    lead = lanes.shape[:axis] + lanes.shape[lanes.ndim + axis + 1 :]
+    groups, rows = -(-size // GROUP), _ROWS.get(layout, 0)
+    expected = (-(-lead[0] // rows), groups, rows * 4) if rows else (*lead, groups, 4)
+    if metadata.shape != expected:
+        raise ShapeError("metadata", metadata.shape, f"{expected} in layout {layout}")
+    return HiF4Array(*_unpack(lanes, metadata, size, axis, layout), axis=axis)
+
+
+@partial(jax.jit, static_argnums=(2, 3, 4))
+def _unpack(
+    lanes: UInt8[Array, "..."], data: UInt8[Array, "..."], size: int, axis: int, layout: Layout
+) -> tuple[UInt8[Array, "..."], UInt32[Array, "..."]]:
+    lanes = jnp.moveaxis(lanes, axis, -1)
+    *lead, half = lanes.shape
+    pairs = jnp.stack([lanes & np.uint8(15), lanes >> np.uint8(4)], axis=-1)
     codes = pairs.reshape(*lead, 2 * half)[..., :size]
-    groups = -(-size // GROUP)
-    words = _read_words(metadata, (*lead, groups), layout)
-    return HiF4Array(jnp.moveaxis(codes, -1, axis), jnp.moveaxis(words, -1, axis), axis=axis)
-
-
-def _read_words(
-    data: UInt8[Array, "..."], shape: tuple[int, ...], layout: Layout
-) -> UInt32[Array, "..."]:
-    rows = _ROWS.get(layout, 0)
-    expected = (-(-shape[0] // rows), shape[1], rows * 4) if rows else (*shape, 4)
-    if data.shape != expected:
-        raise ShapeError("metadata", data.shape, f"{expected} in layout {layout}")
     if layout is Layout.MSB_FIRST:
         data = _reverse_last_three(data)
-    elif rows:
+    elif layout in _ROWS:
         blocks, groups, _ = data.shape
+        rows = _ROWS[layout]
         if layout is Layout.A6_PATCH:
             data = data.reshape(blocks, groups, 2, rows, 2).swapaxes(2, 3)
         data = data.reshape(blocks, groups, rows, 4).swapaxes(1, 2)
-        data = data.reshape(blocks * rows, groups, 4)[: shape[0]]
+        data = data.reshape(blocks * rows, groups, 4)[: lead[0]]
     places = np.arange(0, 32, 8, dtype=np.uint32)
-    return jnp.sum(data.astype(jnp.uint32) << places, axis=-1, dtype=jnp.uint32)
+    words = jnp.sum(data.astype(jnp.uint32) << places, axis=-1, dtype=jnp.uint32)
+    return jnp.moveaxis(codes, -1, axis), jnp.moveaxis(words, -1, axis)
 
 
 _REVERSED = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.uint8)

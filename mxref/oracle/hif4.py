@@ -6,6 +6,7 @@ quantizers and the PTO tile ISA's HiF4X2 type; D33, D18.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -25,7 +26,7 @@ def e6m2_value(code: int) -> Value:
     return Value.of(power_of_two((code >> 2) - 48) * (1 + Fraction(code & 3, 4)))
 
 
-_SCALES = [(code, e6m2_value(code).magnitude) for code in range(0xFF)]
+_SCALES = [e6m2_value(code).magnitude for code in range(0xFF)]  # ascending
 
 
 def lane_value(code: int, word: int, lane: int) -> Value:
@@ -48,30 +49,31 @@ def lane_value(code: int, word: int, lane: int) -> Value:
     return Value.of(-value if code & 8 else value, negative=bool(code & 8))
 
 
-def bf16(x: Fraction) -> Value:
-    """A magnitude rounded to bfloat16, ties to even; Inf beyond its range."""
-    return decode(encode(Value.of(x), BF16, saturate=False), BF16)
+@lru_cache(maxsize=1 << 18)
+def as_bf16(value: Value) -> Value:
+    """A datum rounded to bfloat16, ties to even; Inf beyond its range."""
+    return decode(encode(value, BF16, saturate=False), BF16)
+
+
+def bf16(x: Fraction) -> Fraction:
+    """A magnitude inside bfloat16's range, rounded to it."""
+    return as_bf16(Value.of(x)).magnitude
 
 
 @lru_cache(maxsize=1 << 16)
-def scale_code(peak: Fraction, rounded: bool = True) -> int:
-    """E6M2 code for the largest magnitude of a group.
-
-    Args:
-      peak: largest magnitude.
-      rounded: whether peak / 7 is rounded to bfloat16 first, as in every public quantizer.
-    """
-    wanted = peak * _ONE_SEVENTH
-    if rounded and bf16(wanted).is_finite:
-        wanted = bf16(wanted).magnitude
-    # Nearest code; of two equally near, the even one.  The ends of the range clamp by themselves.
-    return min(_SCALES, key=lambda entry: (abs(entry[1] - wanted), entry[0] & 1))[0]
+def scale_code(peak: Fraction) -> int:
+    """E6M2 code for the largest magnitude of a group."""
+    wanted = bf16(peak * _ONE_SEVENTH)
+    # The codes around the value, or the one at the end of the range; of two equally near, the even.
+    above = bisect_left(_SCALES, wanted)
+    around = [code for code in (above - 1, above) if 0 <= code < len(_SCALES)]
+    return min(around, key=lambda code: (abs(_SCALES[code] - wanted), code & 1))
 
 
 @lru_cache(maxsize=512)
 def reciprocal(code: int) -> Fraction:
     """bfloat16 nearest to 1 / scale."""
-    return bf16(1 / e6m2_value(code).magnitude).magnitude
+    return bf16(1 / e6m2_value(code).magnitude)
 
 
 @lru_cache(maxsize=1 << 18)
@@ -102,7 +104,7 @@ def quantize_group(
       Exact for every float32.
     """
     if source == "bf16":
-        group = [decode(encode(v, BF16, saturate=False), BF16) for v in group]
+        group = [as_bf16(v) for v in group]
     poisoned = any(not v.is_finite for v in group)
     data = [v if v.is_finite else Value.of(0) for v in group]
     a = [v.magnitude for v in data] + [Fraction(0)] * (LANES - len(data))
@@ -125,7 +127,7 @@ def quantize_group(
     for lane, v in enumerate(data):
         t = v.magnitude * r
         if product == "bf16":
-            t = bf16(t).magnitude
+            t = bf16(t)
         codes.append(lane_code(t / (1 << doubled[lane]), ties) | (8 if v.negative else 0))
     return word, codes
 

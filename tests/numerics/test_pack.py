@@ -22,7 +22,7 @@ BYTES = np.random.default_rng(1).integers(0, 256, (3, 64), dtype=np.uint8)
 @pytest.mark.parametrize("order", ["linear", "ggml"])
 def test_pack_fp4_equals_oracle(order):
     halves = NIBBLES.reshape(3, 2, 32).tolist()
-    want = [sum((oracle.pack_fp4(block, order) for block in row), []) for row in halves]
+    want = [[b for block in row for b in oracle.pack_fp4(block, order)] for row in halves]
     packed = pack_fp4(NIBBLES, order)
     assert_bits_equal(np.asarray(packed), np.array(want, np.uint8))
     assert_bits_equal(np.asarray(unpack_fp4(packed, order)), NIBBLES)

@@ -135,6 +135,7 @@ from mxref.quantized_matmul import (
 from mxref.widen import (
     widen as widen,
 )
+from mxref import hif4 as hif4
 from mxref import testing as testing
 
 __version__ = "0.1.0"

@@ -180,7 +180,7 @@ class Accumulate:
         return f"SYSTOLIC({self.lanes}, {self.tile_k})"
 
 
-def SYSTOLIC(lanes: int, tile_k: int) -> Accumulate:  # noqa: N802 - reads as in D23
+def SYSTOLIC(lanes: int, tile_k: int) -> Accumulate:  # reads as in D23
     """The systolic order with ``lanes`` products per partition row and tiles of ``tile_k``."""
     return Accumulate(Order.SYSTOLIC, lanes, tile_k)
 

@@ -43,7 +43,7 @@ def selftest(device: str | None, show: bool) -> None:
     say.print(f"[good]{total}, all the same[/] on {escape(kind)}")
 
 
-def _device(kind: str) -> jax.Device:
+def _device(kind: str):
     try:
         return jax.devices(kind)[0]
     except RuntimeError as error:

@@ -35,20 +35,21 @@ def train() -> tuple[dict[str, np.ndarray], float]:
     net = MLPClassifier(HIDDEN, max_iter=EPOCHS, random_state=SEED, alpha=1e-3, tol=0.0)
     net.n_iter_no_change = EPOCHS  # always the full number of epochs
     net.fit(train_x, train_y)
-    hidden = np.maximum(test_x[:SAMPLES] @ net.coefs_[0] + net.intercepts_[0], 0)
+    weights = [np.asarray(a, np.float64) for a in net.coefs_]
+    biases = [np.asarray(a, np.float64) for a in net.intercepts_]
     arrays = {
-        "activations": hidden,
-        "weights": net.coefs_[1],
-        "bias": net.intercepts_[1],
-        "head": net.coefs_[2],
-        "head_bias": net.intercepts_[2],
+        "activations": np.maximum(test_x[:SAMPLES] @ weights[0] + biases[0], 0),
+        "weights": weights[1],
+        "bias": biases[1],
+        "head": weights[2],
+        "head_bias": biases[2],
     }
     # Through float32: numpy's float64 -> bfloat16 cast rounds twice.
     rounded = {
         name: a.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float32)
         for name, a in arrays.items()
     }
-    rounded["labels"] = test_y[:SAMPLES].astype(np.uint8)
+    rounded["labels"] = np.asarray(test_y)[:SAMPLES].astype(np.uint8)
     return rounded, float(net.score(test_x, test_y))
 
 
@@ -56,7 +57,7 @@ def main() -> None:
     """Write the two files."""
     arrays, accuracy = train()
     here = Path(__file__).parent
-    np.savez_compressed(here / "digits.npz", **arrays)
+    np.savez_compressed(here / "digits.npz", allow_pickle=False, **arrays)
     data = (here / "digits.npz").read_bytes()
     provenance = {
         "file": "digits.npz",

@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
+from mxref.bits import INF_BITS, NAN_BITS, from_bits, to_bits
 from mxref.dot import exact
 
 _COLUMNS = 512  # columns updated together: their rows of rhs stay in the first-level cache
+_SIGNALLING = INF_BITS + 1
 _STEPS = 8  # products per element and pass over the output; more spill vector registers
 
 
@@ -50,16 +52,18 @@ def native() -> Arithmetic:
     return Arithmetic(lambda a, b: a * b, lambda x: x, _STEPS)
 
 
-def separate(zero: Int[Array, ""]) -> Arithmetic:
+def separate() -> Arithmetic:
     """Float32 with each product rounded before it is added.
 
-    ``zero`` is an integer zero that no compiler can know: adding it to the product's bits is what
-    keeps the multiplication and the addition from becoming one fma.  test_product_is_rounded.
+    A compiler may contract ``c + a * b`` to one fma, whose result differs when the product is
+    inexact.  Passing the product's bits through a comparison with a signalling NaN, which no
+    multiplication gives but no compiler may assume away, keeps the two apart; adding an integer
+    zero does not, since a compiler that sees where it came from drops it.  test_product_is_rounded.
     """
 
     def product(a: Array, b: Array) -> Array:
-        bits = lax.bitcast_convert_type(a * b, jnp.int32) + zero
-        return lax.bitcast_convert_type(bits, jnp.float32)
+        bits = to_bits(a * b)
+        return from_bits(jnp.where(bits == jnp.uint32(_SIGNALLING), jnp.uint32(NAN_BITS), bits))
 
     return Arithmetic(product, lambda x: x, _STEPS)
 

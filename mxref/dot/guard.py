@@ -16,7 +16,6 @@ from mxref.dot.operand import Operand, Span
 
 _LOWEST = -126  # exponent of the smallest normal float32
 _TOP = 127  # a magnitude below 2^127 cannot round to Inf
-UNREACHABLE = 4096  # above every exponent of every operand
 
 
 def products_exact(lhs: Operand, rhs: Operand) -> bool:

@@ -89,14 +89,27 @@ def _rows(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def _product(
+def _product(plan: Plan, *data: Any) -> Float[Array, "M N"]:
+    acc, fast, slow, safe = roads(plan, *data)
+    return slow(acc) if safe is None else lax.cond(safe, fast, slow, acc)
+
+
+Road = Callable[[Array], Array]
+Roads = tuple[Road, Road, Bool[Array, ""] | None]
+
+
+def roads(
     plan: Plan,
     lhs_codes: UInt[Array, "M K"],
     lhs_scales: Scales,
     rhs_codes: UInt[Array, "K N"],
     rhs_scales: Scales,
     start: Float[Array, "M N"] | None,
-) -> Float[Array, "M N"]:
+) -> tuple[Array, Road, Road, Bool[Array, ""] | None]:
+    """The starting value, the fast road, the exact road, and whether the fast one is safe.
+
+    Safe is None where no fast road exists.  Call inside :func:`mxref.dot.exact.x64`.
+    """
     scales = None if lhs_scales is None else lhs_scales.T
     lhs = Operand(lhs_codes.T, scales, plan.lhs_format, plan.policy, plan.lhs_block).settle()
     rhs = Operand(rhs_codes, rhs_scales, plan.rhs_format, plan.policy, plan.rhs_block).settle()
@@ -104,16 +117,8 @@ def _product(
     if acc is None:
         acc = jnp.zeros((lhs_codes.shape[0], rhs_codes.shape[1]), jnp.float32)
     if plan.order.order is Order.BLOCK:
-        fast, slow, safe = _block_roads(*blocks.align(lhs, rhs), start)
-    else:
-        fast, slow, safe = _chain_roads(lhs, rhs, plan.order, start)
-    if safe is None:
-        return slow(acc)
-    return lax.cond(safe, fast, slow, acc)
-
-
-Road = Callable[[Array], Array]
-Roads = tuple[Road, Road, Bool[Array, ""] | None]
+        return acc, *_block_roads(*blocks.align(lhs, rhs), start)
+    return acc, *_chain_roads(lhs, rhs, plan.order, start)
 
 
 def _block_roads(lhs: Operand, rhs: Operand, start: Array | None) -> Roads:
@@ -136,12 +141,8 @@ def _chain_roads(lhs: Operand, rhs: Operand, order: Accumulate, start: Array | N
             return chain.systolic(a, b, acc, how, lanes=order.lanes, tile_k=order.tile_k)
         return chain.sequential(a, b, acc, how)
 
-    # No exponent reaches this; only the data could tell a compiler so.
-    unknown_zero = (lhs.span().top > guard.UNREACHABLE).astype(jnp.int32)
-
     def fast(acc: Array) -> Array:
-        exact_products = guard.products_exact(lhs, rhs)
-        how = chain.native() if exact_products else chain.separate(unknown_zero)
+        how = chain.native() if guard.products_exact(lhs, rhs) else chain.separate()
         return exact.canonical_nan(ordered(lhs.values32(), rhs.values32(), acc, how))
 
     def slow(acc: Array) -> Array:

@@ -15,6 +15,7 @@ from pathlib import Path
 import jax
 import pytest
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 HERE = Path(__file__).parent
@@ -33,8 +34,7 @@ def main(files: list[str]) -> int:
         table.add_column(name, justify="right" if name == "Median" else "left")
     for row in rows:
         extra = ", ".join(f"{k} {v}" for k, v in row["extra_info"].items())
-        name = row["name"] + (f"[{row['param']}]" if row["param"] else "")
-        table.add_row(name, f"{1e3 * row['stats']['median']:,.2f} ms", extra)
+        table.add_row(escape(row["name"]), f"{1e3 * row['stats']['median']:,.2f} ms", extra)
     Console(width=140).print(table)
     return int(code)
 

@@ -73,6 +73,17 @@ def test_plot_without_the_extra_names_it(refused, pair, monkeypatch):
     assert words == "mxref: --plot needs matplotlib: pip install 'mxref[plot]'\n"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+)
+def test_plot_writes_the_picture(call, pair, room, kind, magic):
+    """Needs the extra ``plot``, which the slow tests' environment has."""
+    done = call("matmul", *pair, "--plot", f"err.{kind}")
+    assert done.code == 0, done
+    assert (room / f"err.{kind}").read_bytes().startswith(magic)
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -62,7 +62,14 @@ def direct(a: MXArray, b: MXArray, order=SYSTOLIC_MX, start=None) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize(("left", "right"), list(itertools.product(FORMATS, FORMATS)))
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        # Each format on each side; the other pairs take their compilations elsewhere.
+        pytest.param(a, b, marks=[] if (i + j) % 3 == 2 or i == j == 0 else pytest.mark.slow)
+        for (i, a), (j, b) in itertools.product(enumerate(FORMATS), enumerate(FORMATS))
+    ],
+)
 def test_lowered_equals_direct(left: str, right: str) -> None:
     x, w = spread(3, 100), spread(100, 5, axis=0)
     out = run(lower_matmul(x, w, left, right)).outputs["out"]
@@ -206,7 +213,7 @@ def test_several_segments_when_sbuf_is_full(monkeypatch) -> None:
     """A small SBUF forces eviction inside a pass; accumulation goes on across segments."""
     x, w = spread(130, 600), spread(600, 5, axis=0)
     roomy = lower_matmul(x, w, "e4m3fn")
-    monkeypatch.setattr("mxref.lower.build.RESERVED", (256 << 10) - 4000)
+    monkeypatch.setattr("mxref.lower.build.RESERVED", (256 << 10) - 2500)
     tight = lower_matmul(x, w, "e4m3fn")
     assert len(tight.segments) > len(roomy.segments) == 1
     assert all(encoding.check(s.bundles, Arch.MARIANA) == [] for s in tight.segments)

@@ -1,5 +1,7 @@
 """Bytes, typed records and text; standard library only (numpy for stream columns)."""
 
+from typing import TYPE_CHECKING, Any
+
 from . import describe as describe
 from . import pack as pack
 from .address import Addr4 as Addr4
@@ -23,6 +25,22 @@ from .patterns import MxPattern as MxPattern
 from .patterns import Tensor3D as Tensor3D
 from .text import assemble as assemble
 from .text import disassemble as disassemble
+
+if TYPE_CHECKING:
+    from .stream import BundleStream as BundleStream
+    from .stream import Columns as Columns
+    from .stream import decode_stream as decode_stream
+    from .stream import encode_stream as encode_stream
+
+
+def __getattr__(name: str) -> Any:
+    """Import the stream names when they are asked for: they alone need numpy."""
+    if name in ("BundleStream", "Columns", "decode_stream", "encode_stream"):
+        from . import stream
+
+        return getattr(stream, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 # Lets mxref tell this package from another distribution's package of the same name.
 _MXREF_PACKAGE = True

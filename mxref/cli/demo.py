@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 from rich.markup import escape
+from rich.table import Table
 
 from mxref.cli.options import FILE
 from mxref.cli.output import Differs, InputError, console, table
@@ -34,8 +35,8 @@ def demo(keep: Path | None) -> None:
     (m, k), n = data.activations.shape, data.weights.shape[1]
     say = console()
     say.print(
-        f"\n[head]A layer of a digit classifier[/], activations [{m}, {k}] @ weights [{k}, {n}], "
-        "trained on scikit-learn's handwritten digits"
+        "[head]One layer of a classifier of handwritten digits[/]\n"
+        f"activations [{m}, {k}] @ weights [{k}, {n}], bfloat16, shipped with the package"
     )
     with ExitStack() as stack:
         place = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mxref-")))
@@ -49,7 +50,9 @@ def demo(keep: Path | None) -> None:
             job_room.evaluate(job, place, partial(report, job.name)) for job in job_room.JOBS
         ]
     plain = data.correct(reference(data.activations, data.weights))
+    say.print()
     say.print(_table(results))
+    say.print()
     wrong = [r for r in results if not r.passed]
     for result in wrong:
         for violation in result.violations:
@@ -57,8 +60,9 @@ def demo(keep: Path | None) -> None:
     seconds = time.perf_counter() - started
     say.print(f"float64 reads {plain} of {len(data.labels)} digits right.", style="dim")
     if keep is not None:
-        files = ", ".join(escape(str(r.file)) for r in results)
-        say.print(f"wrote {files}; try `mxref dis`, `mxref check` and `mxref run` on them")
+        for result in results:
+            say.print(f"wrote {escape(str(result.file))}", soft_wrap=True)
+        say.print("`mxref dis`, `check`, `explain` and `run` read these files.", style="dim")
     if wrong:
         names = " and ".join(r.job.name for r in wrong)
         say.print(f"[bad]Not the same bits[/] in {names}.  {seconds:.1f} s")
@@ -66,7 +70,7 @@ def demo(keep: Path | None) -> None:
     say.print(f"[good]Every bit agrees[/] on all three roads.  {seconds:.1f} s")
 
 
-def _table(results):
+def _table(results) -> Table:
     view = table()
     view.add_column("")
     for result in results:

@@ -11,6 +11,7 @@ import click
 import jax.numpy as jnp
 import numpy as np
 from rich.markup import escape
+from rich.table import Table
 
 import mxref as mx
 from mxref.cli import arrays
@@ -82,6 +83,7 @@ def formats(name: mx.FormatSpec | None) -> None:
     say = console()
     if name is None:
         say.print(_format_table())
+        say.print("Normal, Subnormal: the smallest positive ones.", style="dim")
         say.print("`mxref formats NAME` shows one of them, every code included.", style="dim")
         return
     rows = table(f"{name}  ({name.alias})")
@@ -91,6 +93,7 @@ def formats(name: mx.FormatSpec | None) -> None:
         rows.add_row(label, value)
     say.print(rows)
     if name.bits <= 8:
+        say.print()
         say.print(_code_table(name))
 
 
@@ -138,7 +141,7 @@ def load_quantized(path: Path) -> mx.MXArray:
     return mx.MXArray(codes, scales, format=fmt, axis=axis, block=block, policy=policy)
 
 
-def _fidelity_rows(rows: Any, error: Fidelity) -> None:
+def _fidelity_rows(rows: Table, error: Fidelity) -> None:
     rows.add_row("largest error", f"{error.max:.6g}")
     rows.add_row("RMS error", f"{error.rms:.6g}")
     rows.add_row("SQNR", f"{error.sqnr:.2f} dB")
@@ -146,27 +149,25 @@ def _fidelity_rows(rows: Any, error: Fidelity) -> None:
         rows.add_row("not finite", f"{error.nonfinite:,} elements, left out of the errors")
 
 
-def _format_table() -> Any:
+def _format_table() -> Table:
     rows = table()
-    for name in ("Name", "Alias"):
-        rows.add_column(name, style="field" if name == "Name" else "")
-    for name in ("Bits", "E", "M", "Bias", "Max", "Min normal", "Min subnormal"):
-        rows.add_column(name, justify="right")
-    for name in ("Inf", "NaN"):
-        rows.add_column(name, justify="center")
+    rows.add_column("Name", style="field", no_wrap=True)
+    rows.add_column("Alias", no_wrap=True)
+    for name in ("Bits", "E", "M", "Max", "Normal", "Subnormal"):
+        rows.add_column(name, justify="right", no_wrap=True)
+    rows.add_column("Special", no_wrap=True)
     for spec in mx.FORMATS.values():
+        special = ["Inf"] * spec.has_inf + ["NaN"] * spec.has_nan
         rows.add_row(
             spec.name,
             spec.alias,
             str(spec.bits),
             str(spec.exponent_bits),
             str(spec.mantissa_bits),
-            str(spec.bias),
-            f"{spec.max:.6g}",
+            f"{spec.max:.5g}",
             _power(spec.min_normal),
             _power(spec.min_subnormal) if spec.has_subnormals else "none",
-            "yes" if spec.has_inf else "·",
-            "yes" if spec.has_nan else "·",
+            " ".join(special) or "none",
         )
     return rows
 
@@ -187,7 +188,7 @@ def _facts(spec: mx.FormatSpec) -> list[tuple[str, str]]:
     ]
 
 
-def _code_table(spec: mx.FormatSpec) -> Any:
+def _code_table(spec: mx.FormatSpec) -> Table:
     """Every code that is not its mirror image, eight to a row."""
     rows = table("values by code" + (", signs left out" if spec.signed else ""))
     rows.add_column("", style="field")

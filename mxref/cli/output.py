@@ -43,20 +43,22 @@ class Differs(click.exceptions.Exit):
 def console(*, stderr: bool = False) -> Console:
     """A console on the current stream (made late, so that tests may capture it)."""
     stream = sys.stderr if stderr else sys.stdout
-    # A pipe or a file has no width: tables then keep their natural one instead of 80 columns.
-    width = None if stream.isatty() or "COLUMNS" in os.environ else 120
+    # A pipe or a file has no width: tables then keep their natural one, so that lines stay whole.
+    width = None if stream.isatty() or "COLUMNS" in os.environ else 200
     return Console(file=stream, theme=_THEME, highlight=False, width=width)
 
 
 def table(title: str | None = None) -> Table:
-    """An empty table in the house style: rules above and below the header, nothing else."""
+    """An empty table in the house style: a rule below the header, nothing else."""
     return Table(
         title=title,
         title_justify="left",
         title_style="head",
         box=box.SIMPLE_HEAD,
         header_style="head",
+        show_edge=False,
         pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
 
 import encoding
@@ -30,6 +31,9 @@ _EVIDENCE_STYLE = {
     Evidence.ASSUMED: "magenta",
 }
 
+#: Columns of a terminal that has room for a field's meaning.
+_WIDE = 104
+
 _FILE = click.argument("file", default="-", metavar="[FILE]")
 
 
@@ -38,16 +42,51 @@ _FILE = click.argument("file", default="-", metavar="[FILE]")
 @arch_option
 @out_option
 @click.option("--lenient", is_flag=True, help="Keep unknown reserved bits instead of refusing.")
-def dis(file: str, arch: Arch, out: Path | None, lenient: bool) -> None:
+@click.option("--summary", is_flag=True, help="Statistics of the stream instead of its text.")
+def dis(file: str, arch: Arch, out: Path | None, lenient: bool, summary: bool) -> None:
     """Disassemble bundles: a program file, raw bytes or hex digits; standard input by default.
 
     `mxref asm` turns the text back into the same bytes.
     """
+    if summary:
+        if out is not None:
+            raise click.UsageError("--summary writes to standard output only; leave --out away")
+        _summary(encoding.decode_stream(source.read_bundles(file), arch, strict=not lenient))
+        return
     text = encoding.disassemble(source.read_bundles(file), arch, strict=not lenient)
     if out is None:
         click.echo(text, nl=False)
     else:
         write_file(out, lambda stream: stream.write(text.encode()))
+
+
+def _summary(stream: encoding.BundleStream) -> None:
+    from encoding.summary import summarize
+
+    say = console()
+    bundles = count(len(stream), "bundle")
+    say.print(f"{bundles}, {stream.data.nbytes:,} bytes, {stream.arch.label}")
+    types = table()
+    types.add_column("Bundle", style="field", no_wrap=True)
+    types.add_column("Engine", no_wrap=True)
+    types.add_column("Count", justify="right", no_wrap=True)
+    types.add_column("Share", justify="right", no_wrap=True)
+    found = summarize(stream)
+    for entry in found:
+        cls = entry.type
+        types.add_row(cls.mnemonic, cls.engine.name, f"{entry.bundles:,}", f"{entry.share:.1%}")
+    say.print(types)
+    for entry in found:
+        fields = table(entry.type.mnemonic)
+        fields.add_column("Field", style="field", no_wrap=True)
+        fields.add_column("Values")
+        for field in entry.fields:
+            if not field.idle:
+                fields.add_row(field.field, str(field))
+        say.print(fields)
+        idle = [field.field for field in entry.fields if field.idle]
+        if idle:
+            say.print("always at the default: " + ", ".join(idle), style="dim")
 
 
 @click.command(short_help="Assembly text to bundles.")
@@ -134,10 +173,15 @@ def explain(what: tuple[str, ...], arch: Arch, index: int, everything: bool) -> 
     except DecodeError as error:
         instruction, name, doc = None, error.record or "bundle", ""
     place = f"bundle {index} of {bundles}, " if bundles > 1 else ""
-    say.print(f"\n[head]{name}[/]  {place}{len(bundle)} bytes, {arch.label} ({arch.core})")
+    say.print(f"[head]{name}[/]  {place}{len(bundle)} bytes, {arch.label} ({arch.core})")
     if doc:
         say.print(doc, style="dim")
-    say.print(_byte_table(rows, everything))
+    wide = say.width >= _WIDE
+    say.print()
+    say.print(_byte_table(rows, everything, wide))
+    if not wide:
+        say.print(f"a terminal of {_WIDE} columns also shows what each field means", style="dim")
+    say.print()
     violations = encoding.check(bundle, arch, "wire")
     for v in violations:
         say.print(
@@ -154,26 +198,28 @@ def explain(what: tuple[str, ...], arch: Arch, index: int, everything: bool) -> 
     say.print("[good]legal[/] on the wire")
 
 
-def _byte_table(rows: list[FieldRow], everything: bool):
+def _byte_table(rows: list[FieldRow], everything: bool, wide: bool) -> Table:
     view = table()
     view.add_column("Byte", style="dim", no_wrap=True)
     view.add_column("Found", no_wrap=True)
     view.add_column("Field", style="field", no_wrap=True)
     view.add_column("Value", no_wrap=True, style="head")
-    view.add_column("Meaning")
+    if wide:
+        view.add_column("Meaning")
     view.add_column("Evidence", no_wrap=True)
     quiet = 0
     for row in rows:
         if row.kind is Kind.RESERVED and not row.raw and not everything:
             quiet += row.bits // 8
             continue
-        view.add_row(*_cells(row))
+        view.add_row(*_cells(row, wide))
     if quiet:
-        view.add_row("", "", "", "", f"and {quiet} reserved bytes, all zero (--all)", style="dim")
+        view.caption = f"and {quiet} reserved bytes, all zero (--all)"
+        view.caption_justify = "left"
     return view
 
 
-def _cells(row: FieldRow) -> tuple[str | Text, ...]:
+def _cells(row: FieldRow, wide: bool) -> tuple[str | Text, ...]:
     size = max(1, row.bits // 8)
     last = row.offset + size - 1
     where = f"{row.offset:02X}" + (f"-{last:02X}" if size > 1 else "")
@@ -183,10 +229,7 @@ def _cells(row: FieldRow) -> tuple[str | Text, ...]:
     found = row.hex
     if row.kind is Kind.RESERVED and size > 8:
         found = found if row.raw else f"00 x {size}"
-    meaning = Text(row.meaning)
-    if row.problem:
-        meaning.append(f"  {row.problem}", "bad")
-    style = _EVIDENCE_STYLE.get(row.evidence, "default")
+    meaning = [Text(row.meaning).append(f"  {row.problem}" if row.problem else "", "bad")]
     # Where the kind is obvious the value would only repeat the raw digits.
     value = "" if row.kind in (Kind.RESERVED, Kind.CONST) and not row.problem else row.value
     return (
@@ -194,6 +237,6 @@ def _cells(row: FieldRow) -> tuple[str | Text, ...]:
         found,
         row.field,
         Text(value, "bad" if row.problem else "default"),
-        meaning,
-        Text(row.evidence.value, style),
+        *(meaning if wide else []),
+        Text(row.evidence.value, _EVIDENCE_STYLE.get(row.evidence, "default")),
     )

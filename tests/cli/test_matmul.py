@@ -55,7 +55,7 @@ def test_other_orders(call, pair, order):
 def test_direct_only(call, refused, pair, options):
     done = call("matmul", *pair, *options, "--out", "y.npy")
     assert done.code == 0
-    assert "through bytes   no: the" in done.out
+    assert "through bytes  no: the" in done.out
     assert "--save: the" in refused("matmul", *pair, *options, "--save", "p.mxp")
 
 

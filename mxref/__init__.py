@@ -15,6 +15,7 @@ _verify("encoding")
 from encoding import (
     Addr4 as Addr4,
     AssemblyError as AssemblyError,
+    BundleStream as BundleStream,
     DecodeError as DecodeError,
     EncodeError as EncodeError,
     LdWeightMx as LdWeightMx,
@@ -28,8 +29,11 @@ from encoding import (
     check as check,
     decode as decode,
     decode_all as decode_all,
+    decode_stream as decode_stream,
     disassemble as disassemble,
     encode as encode,
+    encode_all as encode_all,
+    encode_stream as encode_stream,
 )
 from hardware import (
     Arch as Arch,

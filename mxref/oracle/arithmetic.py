@@ -51,7 +51,7 @@ class Arithmetic:
             if rest > half or (rest == half and below & 1):
                 below += 1
             result = below << drop
-        if result.bit_length() + self.unit > 128:
+        if result and result.bit_length() + self.unit > 128:
             return Odd.INF if n > 0 else Odd.NEG_INF
         if result == 0 and n < 0:
             return Odd.NEG_ZERO

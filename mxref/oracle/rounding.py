@@ -104,12 +104,14 @@ def encode(
     Exactness:
       Exact for every rational.
     """
+    saturating = fmt.bits <= 8 if saturate is None else saturate
+    random = None if random_bits is None else Fraction(random_bits, 1 << random_width)
     if fmt is E8M0:
-        return encode_e8m0(value, _e8m0_rule(rounding))
+        return _encode_power(value, rounding, saturating, random)
     sign = fmt.sign_mask if value.negative else 0
     if value.is_nan:
         return sign if nan_element is NanElement.SIGNED_ZERO else _nan(fmt)
-    if fmt.bits <= 8 if saturate is None else saturate:
+    if saturating:
         overflowed = sign | fmt.max_code
     elif fmt.inf_code is not None:
         overflowed = sign | fmt.inf_code
@@ -118,7 +120,6 @@ def encode(
     if value.is_infinite:
         return overflowed
     code, fraction = neighbours(value.magnitude, fmt)
-    random = None if random_bits is None else Fraction(random_bits, 1 << random_width)
     if goes_up(fraction, bool(code & 1), value.negative, rounding, random):
         code += 1
     if code <= fmt.max_code:
@@ -128,23 +129,25 @@ def encode(
     return overflowed
 
 
+def _encode_power(
+    value: Value, rounding: Rounding, saturating: bool, random: Fraction | None
+) -> int:
+    """E8M0 has neither sign nor zero: below its range lies code 0; a negative value is NaN."""
+    if not value.is_finite or (value.negative and value.magnitude):
+        return 0xFF
+    if value.magnitude < power_of_two(-127):
+        return 0
+    low = floor_log2(value.magnitude)
+    code, fraction = low + 127, value.magnitude / power_of_two(low) - 1
+    if goes_up(fraction, bool(code & 1), False, rounding, random):
+        code += 1
+    if code > 254:
+        return 254 if saturating or _overflow_is_finite(False, rounding) else 0xFF
+    return code
+
+
 def _nan(fmt: FormatSpec) -> int:
     return 0 if fmt.nan_code is None else fmt.nan_code
-
-
-def _e8m0_rule(rounding: Rounding) -> E8M0Rounding:
-    rules = {
-        Rounding.RNE: E8M0Rounding.NEAREST_EVEN,
-        Rounding.NEAREST_AWAY: E8M0Rounding.NEAREST_UP,
-        Rounding.HALF_UP: E8M0Rounding.NEAREST_UP,
-        Rounding.UP: E8M0Rounding.CEIL,
-        Rounding.DOWN: E8M0Rounding.FLOOR,
-        Rounding.TOWARD_ZERO: E8M0Rounding.FLOOR,
-    }
-    if rounding not in rules:
-        allowed = ", ".join(rule.value for rule in rules)
-        raise PolicyError("rounding", rounding.value, f"for float8_e8m0fnu: {allowed}")
-    return rules[rounding]
 
 
 def encode_e8m0(value: Value, rounding: E8M0Rounding) -> int:

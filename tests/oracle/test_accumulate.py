@@ -174,6 +174,16 @@ def test_blocks_are_cut_where_scales_may_change():
     assert dot(a, [0x7F, 0x7F], c, None, E4M3FN, FP32, OCP, BLOCK) == word(2.0**24 + 2)
 
 
+def test_zero_stays_zero_however_large_the_unit_is():
+    """The padding lanes of a short tile are +0 beside products that all overflow."""
+    for order in (SYSTOLIC_MX, SYSTOLIC_DENSE, SEQUENTIAL, BLOCK):
+        assert dot([0x7], [0xFE], [0x7], [0xFE], E2M1FN, E2M1FN, OCP, order) == INF
+        assert dot([0x7], [0xFE], [0x0], [0xFE], E2M1FN, E2M1FN, OCP, order) == 0
+        assert dot([0xF], [0xFE], [0x7], [0xFE], E2M1FN, E2M1FN, OCP, order) == 0xFF800000
+    for unit in (-298, -149, 0, 200):
+        assert Arithmetic(unit).round(0) == 0
+
+
 def random_operands(rng: random.Random, m: int, k: int, n: int, fmt):
     finite = [c for c in range(1 << fmt.bits) if c & fmt.magnitude_mask <= fmt.max_code]
     blocks = -(-k // 32)

@@ -264,6 +264,25 @@ def test_e8m0_ends_and_non_numbers():
         assert encode_e8m0(Value.of(power_of_two(127) * Fraction(19, 10)), rule) == 254
         for odd in (NAN, INF, NEG_INF, Value.of(-1)):
             assert encode_e8m0(odd, rule) == 255
-    assert encode(Value.of(3), E8M0) == 128  # 3 is half way between 2 and 4; 128 is even
-    with pytest.raises(PolicyError):
-        encode(Value.of(1), E8M0, Rounding.TO_ODD)
+
+
+def test_e8m0_as_a_target_of_every_rounding():
+    for code in (0, 1, 127, 128, 254):
+        for rounding in Rounding:
+            got = encode(decode(code, E8M0), E8M0, rounding, random_bits=0)
+            assert got == code, rounding
+    up = {Rounding.RNE: 1, Rounding.UP: 1, Rounding.NEAREST_AWAY: 1, Rounding.HALF_UP: 1}
+    for rounding in set(Rounding) - {Rounding.STOCHASTIC}:
+        # Half way above the odd code 127; above the even code 128 to-odd moves and RNE does not.
+        half = Fraction(3, 2)
+        assert encode(Value.of(half), E8M0, rounding) == 127 + up.get(rounding, 0)
+        moved = {**up, Rounding.RNE: 0, Rounding.TO_ODD: 1}.get(rounding, 0)
+        assert encode(Value.of(2 * half), E8M0, rounding) == 128 + moved
+        top = Value.of(power_of_two(127) * Fraction(7, 4))
+        assert encode(top, E8M0, rounding) == 254
+        assert encode(top, E8M0, rounding, saturate=False) == 254 + up.get(rounding, 0)
+    stochastic = [
+        encode(Value.of(Fraction(5, 4)), E8M0, Rounding.STOCHASTIC, random_bits=r, random_width=2)
+        for r in range(4)
+    ]
+    assert stochastic == [128, 127, 127, 127]

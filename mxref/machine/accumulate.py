@@ -21,11 +21,11 @@ from mxref.formats import FormatSpec
 from mxref.program.arrays import NAN_BITS
 
 from .memory import Memory, Where
-from .operands import RESULT_FORMATS, format_of, locate, walk
+from .operands import RESULT_FORMATS, byte_columns, format_of, locate, walk
 
 ZeroScope = Literal["written", "bank"]
-#: Adds the moving columns selected by the index to starting values, in the named order.
-Add = Callable[[Any, Float32[np.ndarray, "M n"]], Float32[np.ndarray, "M n"]]
+#: Adds the moving columns selected by the index to starting values (None: zeros), in the order.
+Add = Callable[[Any, Float32[np.ndarray, "M n"] | None], Float32[np.ndarray, "M n"]]
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Destination:
         The elements of one selection occupy different bytes, so they can be added at once; an
         element that meets an earlier one's bytes comes in a later selection.
         """
-        n, size = len(self.offsets), self.size
-        low = int(self.offsets[0])
-        if n == 1 or np.array_equal(self.offsets, low + size * np.arange(n)):
-            yield slice(0, n), slice(low, low + n * size)
+        n = len(self.offsets)
+        columns = byte_columns(self.offsets, self.size)
+        if isinstance(columns, slice):
+            yield slice(0, n), columns
             return
         order = np.argsort(self.offsets, kind="stable")
         ranked = self.offsets[order]
@@ -72,7 +72,7 @@ class Destination:
         turn[order] = np.arange(n) - np.repeat(first, np.diff(np.r_[first, n]))
         for t in range(int(turn.max()) + 1):
             chosen = np.flatnonzero(turn == t)
-            yield chosen, self.offsets[chosen][:, None] + np.arange(size)
+            yield chosen, columns[chosen]
 
 
 def destination(memory: Memory, bundle: MatmultMx, index: int) -> Destination:
@@ -84,15 +84,16 @@ def destination(memory: Memory, bundle: MatmultMx, index: int) -> Destination:
     """
     where = Where(index, "dst")
     fmt = format_of(RESULT_FORMATS, bundle.out_dtype, Where(index, "out_dtype"))
-    partition, offset = locate(bundle.dst.start, Space.PSUM, Where(index, "dst.start"))
-    if bundle.dst.count != bundle.src.containers:
+    dst = bundle.dst
+    partition, offset = locate(dst.start, Space.PSUM, Where(index, "dst.start"))
+    if dst.count != bundle.src.containers:
         # "MX-Matmul Legality Contract & Dequant", code 237.
-        raise where.error(f"{bundle.dst.count} elements for {bundle.src.containers} columns")
+        raise where.error(f"{dst.count} elements for {bundle.src.containers} columns")
     size = fmt.bits // 8
-    low, high = (offset + size * end for end in bundle.dst.span())
+    low, high = (offset + size * end for end in dst.span())
     rows = bundle.num_active_cols
     memory.check(Space.PSUM, where, partition, rows, low, high + size)
-    return Destination(partition, rows, fmt, offset + walk(bundle.dst, size))
+    return Destination(partition, rows, fmt, offset + walk(dst, size))
 
 
 def clear(memory: Memory, bundle: MatmultMx, dst: Destination, zero: ZeroScope) -> None:
@@ -113,10 +114,13 @@ def accumulate(
     memory: Memory, bundle: MatmultMx, dst: Destination, add: Add, index: int, zero: ZeroScope
 ) -> None:
     """Add one bundle's results into PSUM."""
-    if bundle.accumulate_flags & AccumulateFlag.START:
+    fresh = bool(bundle.accumulate_flags & AccumulateFlag.START)
+    if fresh:
         clear(memory, bundle, dst, zero)
     for chosen, columns in dst.groups():
-        start = _read(memory, dst, columns, Where(index, "dst"))
+        # The first selection of a cleared destination starts at the zeros just written.
+        start = None if fresh else _read(memory, dst, columns, Where(index, "dst"))
+        fresh = False
         result = add(chosen, start)
         memory.write(Space.PSUM, dst.partitions, columns, _to_raw(result, dst.format, columns))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,12 +11,10 @@ from encoding import Bundle, LdWeightMx, MatmultMx, QuantizeMx
 from hardware import Space
 from mxref.block import quantize
 from mxref.blockshape import BlockShape
-from mxref.dot import dot_codes
 from mxref.errors import ExecutionError, Unmodelled
-from mxref.formats import FormatSpec
 from mxref.policy import Accumulate, NumericPolicy
 from mxref.program import layout
-from mxref.program.arrays import DTYPES, NAN_BITS
+from mxref.program.arrays import DTYPES
 
 from .accumulate import ZeroScope, accumulate, destination
 from .latches import Latches, lane_group
@@ -26,6 +23,7 @@ from .operands import (
     MX_FORMATS,
     SOURCE_FORMATS,
     Packed,
+    byte_columns,
     fetch,
     format_of,
     locate,
@@ -33,63 +31,11 @@ from .operands import (
     store,
     walk,
 )
+from .product import Kept, Product, right_side
 from .state import TraceStep
 
 #: Partitions x free elements that share a scale, and its array form (D22).
 BLOCK = BlockShape(8, layout.LANES)
-
-
-class Product:
-    """The product of a stationary and a moving operand, ready to be added to starting values."""
-
-    def __init__(
-        self,
-        left: Packed,
-        left_format: FormatSpec,
-        right: Packed,
-        right_format: FormatSpec,
-        policy: NumericPolicy,
-        order: Accumulate,
-    ) -> None:
-        columns = left.codes.shape[1]
-        self._left = np.ascontiguousarray(left.codes.transpose(1, 0, 2)).reshape(columns, -1)
-        self._left_scales = np.ascontiguousarray(left.scales.T)
-        self._right = layout.from_containers(right.codes)
-        self._right_scales = right.scales
-        self._lost = tuple(
-            None if side.poison is None else np.asarray(side.poison.any(axis=0))
-            for side in (left, right)
-        )
-        self._how: dict[str, Any] = {
-            "lhs_format": left_format,
-            "rhs_format": right_format,
-            "policy": policy,
-            "order": order,
-            "block": layout.BLOCK,
-        }
-
-    def add(self, chosen: Any, start: np.ndarray) -> np.ndarray:
-        """Return ``start`` plus the product's ``chosen`` columns, added in the machine's order.
-
-        A row or column whose operand nothing wrote is NaN as a whole (D25a).
-        """
-        out = dot_codes(
-            self._left,  # type: ignore[arg-type]
-            self._left_scales,  # type: ignore[arg-type]
-            self._right[:, chosen],  # type: ignore[arg-type]
-            self._right_scales[:, chosen],  # type: ignore[arg-type]
-            start=start,  # type: ignore[arg-type]
-            **self._how,
-        )
-        lost_rows, lost_columns = self._lost
-        if lost_rows is None and lost_columns is None:
-            return np.asarray(out)
-        bits = np.array(out).view(np.uint32)
-        if lost_rows is not None:
-            bits[lost_rows] = NAN_BITS["float32"]
-        if lost_columns is not None:
-            bits[:, lost_columns[chosen]] = NAN_BITS["float32"]
-        return bits.view(np.float32)
 
 
 @dataclass
@@ -102,6 +48,9 @@ class Machine:
     zero: ZeroScope
     latches: Latches = field(default_factory=Latches)
     trace: list[TraceStep] | None = None
+
+    def __post_init__(self) -> None:
+        self.kept = Kept(self.memory)
 
     def step(self, index: int, bundle: Bundle) -> None:
         """Execute one bundle.
@@ -150,13 +99,16 @@ class Machine:
         at = place(self.memory, bundle.src, fmt, bundle.num_active_rows, where)
         group = lane_group(bundle.row_group, bundle.num_active_rows, at.partition, index)
         columns = bundle.num_active_cols
-        left, left_format = self.latches.use(group, columns, Where(index, "row_group"))
+        left = self.latches.use(group, columns, Where(index, "row_group"))
         dst = destination(self.memory, bundle, index)
-        right = fetch(self.memory, at, where)
-        product = Product(left, left_format, right, fmt, self.policy, self.order)
+        right = self.kept.get(at, fmt, lambda: right_side(fetch(self.memory, at, where), fmt))
+        product = Product(left, right, self.policy, self.order)
         accumulate(self.memory, bundle, dst, product.add, index, self.zero)
         reads = f"{fmt}[{at.rows}, {at.containers} x 4] {bundle.src.data}, latches {group.code:#x}"
-        return reads, f"{dst.format}[{dst.rows}, {bundle.dst.count}] {bundle.dst.start}"
+        return (
+            reads,
+            f"{dst.format}[{dst.rows}, {len(dst.offsets)}] {bundle.dst.start}",
+        )
 
     def quantize(self, index: int, bundle: QuantizeMx) -> tuple[str, str]:
         """QuantizeMx: narrow 8 x 4 blocks with one scale each; FP4 as well (D11).
@@ -167,15 +119,16 @@ class Machine:
         source = format_of(SOURCE_FORMATS, bundle.src_dtype, Where(index, "src_dtype"))
         target = format_of(MX_FORMATS, bundle.dst_dtype, Where(index, "dst_dtype"))
         rows = bundle.num_active_channels
-        partition, offset = locate(bundle.src.start, Space.SBUF, where)
+        src = bundle.src
+        partition, offset = locate(src.start, Space.SBUF, where)
         at = place(self.memory, bundle.dst, target, rows, Where(index, "dst"))
-        count = bundle.src.count
+        count = src.count
         if count != bundle.dst.extent:
             # "Codegen Leaves: ... the QuantizeMX DVE Op", code 211.
             raise where.error(f"{count} elements for a destination of {bundle.dst.extent}")
-        low, high = (offset + 2 * end for end in bundle.src.span())
+        low, high = (offset + 2 * end for end in src.span())
         self.memory.check(Space.SBUF, where, partition, rows, low, high + 2)
-        columns = (offset + walk(bundle.src, 2))[:, None] + np.arange(2)
+        columns = byte_columns(offset + walk(src, 2), 2)
         raw, unknown = self.memory.read(
             Space.SBUF, where, slice(partition, partition + rows), columns, rows_hint=partition
         )
@@ -189,4 +142,4 @@ class Machine:
             np.asarray(codes).reshape(rows, -1, layout.LANES), np.asarray(scales), poison
         )
         store(self.memory, at, value)
-        return f"{source}[{rows}, {count}] {bundle.src.start}", f"{target} {bundle.dst.data}"
+        return f"{source}[{rows}, {count}] {src.start}", f"{target} {bundle.dst.data}"

@@ -16,6 +16,7 @@ from mxref.formats import FormatSpec
 
 from .memory import Where
 from .operands import Packed
+from .product import Side, left_side
 
 
 @dataclass(frozen=True)
@@ -48,21 +49,31 @@ class Latches:
 
     def __init__(self) -> None:
         self._quadrants: list[Latched | None] = [None] * 4
+        self._used: tuple[object, Side] | None = None
 
     def load(self, group: LaneGroup, value: Packed, fmt: FormatSpec, index: int) -> None:
         """Fill the quadrants of a row group."""
+        self._used = None
         for i, quadrant in enumerate(group.quadrants):
             rows, blocks = slice(32 * i, 32 * i + 32), slice(4 * i, 4 * i + 4)
             poison = None if value.poison is None else value.poison[blocks]
             part = Packed(value.codes[rows], value.scales[blocks], poison)
             self._quadrants[quadrant] = Latched(part, fmt, index)
 
-    def use(self, group: LaneGroup, columns: int, where: Where) -> tuple[Packed, FormatSpec]:
+    def use(self, group: LaneGroup, columns: int, where: Where) -> Side:
         """Return the first ``columns`` columns of a row group.
 
         Raises:
           ExecutionError: when a quadrant is empty or narrower, or quadrants differ in format.
         """
+        key = group.code, columns
+        if self._used is not None and self._used[0] == key:
+            return self._used[1]
+        side = self._collect(group, columns, where)
+        self._used = key, side
+        return side
+
+    def _collect(self, group: LaneGroup, columns: int, where: Where) -> Side:
         parts: list[Latched] = []
         for quadrant in group.quadrants:
             part = self._quadrants[quadrant]
@@ -87,4 +98,4 @@ class Latches:
             poison = np.concatenate(
                 [blank if v.poison is None else v.poison[:, :columns] for v in values]
             )
-        return Packed(codes, scales, poison), parts[0].format
+        return left_side(Packed(codes, scales, poison), parts[0].format)

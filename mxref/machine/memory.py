@@ -36,6 +36,8 @@ class Memory:
 
     def __init__(self, state: State | None, arch: Arch, uninitialised: Uninitialised) -> None:
         self.uninitialised = uninitialised
+        #: Byte columns of SBUF that were written or forgotten, in time order.
+        self.changes: list[tuple[int, int]] = []
         self._base = State.empty(arch) if state is None else state
         # Fresh zeros are the run's own; a given State's arrays are copied when first written.
         self._owned = {Space.SBUF, Space.PSUM} if state is None else set[Space]()
@@ -113,13 +115,21 @@ class Memory:
     def write(self, space: Space, partitions: Any, columns: Any, raw: Any) -> None:
         """Store bytes."""
         memory, written = self._own(space)
+        self._note(space, columns)
         memory[partitions, columns] = raw
         written[partitions, columns] = True
 
     def forget(self, space: Space, partitions: Any, columns: Any, known: np.ndarray) -> None:
         """Mark bytes as not written where ``known`` is false: a result of unwritten operands."""
         _, written = self._own(space)
+        self._note(space, columns)
         written[partitions, columns] = known
+
+    def _note(self, space: Space, columns: Any) -> None:
+        if space is Space.SBUF:
+            if not isinstance(columns, slice):
+                columns = slice(int(columns.min()), int(columns.max()) + 1)
+            self.changes.append((columns.start, columns.stop))
 
     def publish(self, **rest: Any) -> State:
         """Return the State that the run produced."""

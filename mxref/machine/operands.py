@@ -90,6 +90,13 @@ class PackedPlace:
     bits: int
     reverse: bool
 
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The same for places of the same bytes, walked the same way."""
+        first = int(self.scale_rows[0])
+        numbers = self.partition, self.rows, self.data.start, first, self.scale.start
+        return (*numbers, self.containers, self.bits, self.reverse)
+
 
 def place(
     memory: Memory, pattern: MxPattern, fmt: FormatSpec, rows: int, where: Where
@@ -175,3 +182,11 @@ def walk(pattern: Tensor3D, size: int) -> Int[np.ndarray, "n"]:
     steps = [np.arange(num) * step for num, step in zip(pattern.nums, pattern.steps, strict=True)]
     inner, middle, outer = steps
     return (outer[:, None, None] + middle[:, None] + inner).reshape(-1) * size
+
+
+def byte_columns(offsets: Int[np.ndarray, "n"], size: int) -> slice | Int[np.ndarray, "n size"]:
+    """Return the byte columns of elements: a slice (so views) where they are neighbours."""
+    low, n = int(offsets[0]), len(offsets)
+    if n == 1 or np.array_equal(offsets, low + size * np.arange(n)):
+        return slice(low, low + n * size)
+    return offsets[:, None] + np.arange(size)

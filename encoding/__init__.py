@@ -6,11 +6,14 @@ from . import describe as describe
 from . import pack as pack
 from .address import Addr4 as Addr4
 from .bundle import Bundle as Bundle
+from .bundle import bundle_layouts as bundle_layouts
 from .bundle import bundle_types as bundle_types
 from .bundle import decode as decode
 from .bundle import decode_all as decode_all
 from .bundle import encode as encode
 from .bundle import encode_all as encode_all
+from .dense import LoadStationary as LoadStationary
+from .dense import Matmul as Matmul
 from .describe import byte_map as byte_map
 from .errors import AssemblyError as AssemblyError
 from .errors import DecodeError as DecodeError
@@ -21,8 +24,18 @@ from .legality import check as check
 from .mx import LdWeightMx as LdWeightMx
 from .mx import MatmultMx as MatmultMx
 from .mx import QuantizeMx as QuantizeMx
+from .patterns import Indirect16 as Indirect16
+from .patterns import Indirect20 as Indirect20
+from .patterns import MxIndirect as MxIndirect
 from .patterns import MxPattern as MxPattern
+from .patterns import Tensor1D as Tensor1D
+from .patterns import Tensor2D as Tensor2D
 from .patterns import Tensor3D as Tensor3D
+from .patterns import Tensor4D as Tensor4D
+from .patterns import decode_pattern as decode_pattern
+from .patterns import encode_pattern as encode_pattern
+from .sparse import LoadTagsSparse as LoadTagsSparse
+from .sparse import MatmultSparse as MatmultSparse
 from .text import assemble as assemble
 from .text import disassemble as disassemble
 

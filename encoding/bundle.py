@@ -9,8 +9,9 @@ from hardware.evidence import Evidence
 from hardware.opcodes import BUNDLE_BYTES, OPCODES
 from hardware.pe import require
 
-from .codec import LAYOUTS, Layout
-from .errors import DecodeError, EncodeError
+from .codec import FAMILIES, LAYOUTS, Family, Layout, table_of
+from .errors import CapabilityError, DecodeError, EncodeError
+from .rows import Row
 from .wire import bits, record, reserved
 
 _EVENTS = "Cross-Generation Arch-ISA Header Diff"
@@ -54,7 +55,8 @@ class Bundle:
 
 
 B = TypeVar("B", bound=Bundle)
-_REGISTRY: dict[int, Layout] = {}
+_REGISTRY: dict[int, type[Bundle]] = {}
+_FAMILIES: dict[Arch, dict[int, Family]] = {arch: {} for arch in Arch}
 
 
 def register(cls: type[B]) -> type[B]:
@@ -65,35 +67,60 @@ def register(cls: type[B]) -> type[B]:
     """
     opcode = LAYOUTS[cls].opcode
     if opcode in _REGISTRY:
-        raise TypeError(f"opcode {opcode:#04x} is taken by {_REGISTRY[opcode].record.__name__}")
+        raise TypeError(f"opcode {opcode:#04x} is taken by {_REGISTRY[opcode].__name__}")
     fact = OPCODES[opcode]
     cls.mnemonic, cls.engine, cls.first_arch = fact.mnemonic, fact.engine, fact.first
-    _REGISTRY[opcode] = LAYOUTS[cls]
+    _REGISTRY[opcode] = cls
+    for arch in Arch:
+        if arch >= fact.first:
+            _FAMILIES[arch][opcode] = FAMILIES[cls, arch]
     return cls
 
 
 def bundle_types() -> tuple[type[Bundle], ...]:
     """Return every bundle class, by opcode."""
-    return tuple(_REGISTRY[opcode].record for opcode in sorted(_REGISTRY))
+    return tuple(_REGISTRY[opcode] for opcode in sorted(_REGISTRY))
 
 
-def layout_of(instruction: type[Bundle] | Bundle) -> Layout:
-    """Return the layout of a bundle class or of an instruction."""
-    return LAYOUTS[instruction if isinstance(instruction, type) else type(instruction)]
+def bundle_layouts(arch: Arch = Arch.MARIANA) -> tuple[Layout, ...]:
+    """Return the layouts of a generation: every bundle in every form, by opcode, static first."""
+    known = _FAMILIES[arch]
+    return tuple(layout for opcode in sorted(known) for layout in known[opcode].layouts)
+
+
+def layout_of(instruction: type[Bundle] | Bundle, arch: Arch = Arch.MARIANA) -> Layout:
+    """Return the layout of an instruction, or of a bundle class with static descriptors."""
+    if isinstance(instruction, type):
+        return FAMILIES[instruction, arch].layouts[0]
+    return FAMILIES[type(instruction), arch].of(instruction)
 
 
 def encode(instruction: Bundle, arch: Arch = Arch.MARIANA) -> bytes:
     """Return the 64 bytes of an instruction.
 
     Raises:
-      CapabilityError: when the generation lacks the opcode.
-      EncodeError: when ``instruction`` is not one.
+      CapabilityError: when the generation lacks the opcode, or a field that is not at its default.
+      EncodeError: when ``instruction`` is not one, or its residue holds bits that are not reserved
+        on this generation.
     """
-    layout = LAYOUTS.get(type(instruction))
-    if layout is None or _REGISTRY.get(layout.opcode) is not layout:
+    if not isinstance(instruction, Bundle) or not instruction.mnemonic:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise EncodeError("encode", "instruction", instruction, "an instruction record")
     require(arch, instruction.first_arch, instruction.mnemonic)
+    layout = FAMILIES[type(instruction), arch].of(instruction)
+    for row in absent_fields(instruction, layout):
+        name = f"{instruction.mnemonic}.{row.absent}"
+        field = next(r for r in table_of(type(instruction)) if r.name == row.absent)
+        raise CapabilityError(name, arch.label, field.generations)
+    if instruction.residue & ~layout.reserved_mask:
+        raise EncodeError(
+            instruction.mnemonic, "residue", instruction.residue, "bits reserved on this generation"
+        )
     return layout.encode(instruction)
+
+
+def absent_fields(instruction: Bundle, layout: Layout) -> list[Row]:
+    """Return the fields that a layout lacks although the instruction uses them."""
+    return [row for row in layout.absent if getattr(instruction, row.absent) != row.default]
 
 
 def decode(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True, *, index: int = 0) -> Bundle:
@@ -112,7 +139,7 @@ def decode(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True, *, index: 
     data = _as_bytes(data)
     if len(data) != BUNDLE_BYTES:
         raise DecodeError("length", 0, len(data), f"{BUNDLE_BYTES} bytes", index=index)
-    layout = layout_for(data[0], arch, index)
+    layout = match_layout(data, arch, index)
     word = int.from_bytes(data, "little")
     fixed = layout.const_mask | layout.reserved_mask if strict else layout.const_mask
     if word & fixed == layout.const_match:
@@ -132,21 +159,22 @@ def first_problem(layout: Layout, word: int, strict: bool, index: int) -> Decode
     )  # fmt: skip
 
 
-def layout_for(opcode: int, arch: Arch, index: int = 0) -> Layout:
-    """Return the layout of an opcode on a generation.
+def match_layout(data: bytes, arch: Arch, index: int = 0) -> Layout:
+    """Return the layout that the opcode and the gather markers of a bundle announce.
 
     Raises:
       DecodeError: for an unknown opcode, or one that a later generation introduced.
     """
-    layout = _REGISTRY.get(opcode)
-    if layout is None:
+    opcode = data[0]
+    family = _FAMILIES[arch].get(opcode)
+    if family is not None:
+        return family.match(data)
+    if opcode not in _REGISTRY:
         known = ", ".join(f"{code:#04x} ({OPCODES[code].mnemonic})" for code in sorted(_REGISTRY))
         raise DecodeError("opcode", 0, opcode, known, index=index)
     fact = OPCODES[opcode]
-    if arch < fact.first:
-        allowed = f"on {arch.label}: an older opcode; {fact.mnemonic} needs {fact.first.label}"
-        raise DecodeError("opcode", 0, opcode, allowed, fact.mnemonic, index)
-    return layout
+    allowed = f"on {arch.label}: an older opcode; {fact.mnemonic} needs {fact.first.label}"
+    raise DecodeError("opcode", 0, opcode, allowed, fact.mnemonic, index)
 
 
 def split(data: Any) -> list[bytes]:

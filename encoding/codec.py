@@ -1,4 +1,4 @@
-"""Build the codec of a record from its rows, once, when the class is made.
+"""The layouts of a record: its rows on one generation, with one choice of descriptors.
 
 One decode is a struct unpack, one masked compare that proves every constant and reserved bit, and
 the slot stores; a failure takes the slow path, :meth:`Layout.problems`, which reads the same rows.
@@ -6,15 +6,18 @@ the slot stores; a failure takes the slow path, :meth:`Layout.problems`, which r
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
 from typing import Any
 
-from .address import INDIRECT_BIT, SHAPE_REGISTER_BIT, Addr4
-from .rows import GATHER_REFUSAL, Kind, Leaf, Row, members, values_of
+from hardware.arch import Arch
 
-_STRUCT_CODE = {8: "B", 16: "H", 32: "I", 64: "Q"}
+from .address import INDIRECT_BIT, SHAPE_REGISTER_BIT
+from .generate import Decode, Encode, generate
+from .rows import GATHER_REFUSAL, INDEX_REFUSAL, Kind, Leaf, Row, members, values_of
+
 _MARKER = INDIRECT_BIT | SHAPE_REGISTER_BIT
 
 
@@ -27,25 +30,54 @@ class Problem:
     allowed: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
-    """Everything derived from the rows of one record class."""
+    """Everything derived from the rows of one record class, on one generation, in one form.
+
+    The form says which descriptor stands in each slot that has a choice.
+    """
 
     record: type
+    arch: Arch
     size: int
     rows: tuple[Row, ...]
     leaves: tuple[Leaf, ...]
     const_mask: int
     const_match: int
     reserved_mask: int
-    encode: Callable[[Any], bytes]
-    decode: Callable[[bytes, int], Any]
 
     @property
     def opcode(self) -> int:
         """The constant of the first byte; -1 for a record that is no bundle."""
         first = self.rows[0]
         return first.value if first.kind is Kind.CONST and first.lo == 0 else -1
+
+    @cached_property
+    def form(self) -> tuple[type, ...]:
+        """The descriptors in the slots, in wire order."""
+        return tuple(row.record for row in self.rows if row.record is not None)
+
+    @cached_property
+    def absent(self) -> tuple[Row, ...]:
+        """The reserved rows that stand for a field of another generation."""
+        return tuple(row for row in self.rows if row.absent)
+
+    @cached_property
+    def encode(self) -> Encode:
+        """Return the bytes of a record."""
+        return self._codec[0]
+
+    @cached_property
+    def decode(self) -> Decode:
+        """Return the record of bytes, also given as one little-endian integer."""
+        return self._codec[1]
+
+    @cached_property
+    def _codec(self) -> tuple[Encode, Decode]:
+        return generate(
+            self.record, self.size, self.rows, self.leaves, self.const_match, self.reserved_mask,
+            rows_of,
+        )  # fmt: skip
 
     def problems(self, word: int, strict: bool = True) -> Iterator[Problem]:
         """Yield every reason why the record cannot be decoded, in wire order."""
@@ -55,19 +87,56 @@ class Layout:
                 yield problem
 
 
+@dataclass(frozen=True, eq=False)
+class Family:
+    """The layouts of a record class on one generation, one per choice of descriptors.
+
+    ``slots`` holds, for every slot with a choice, the weight of the choice in the number of the
+    form, the name of the slot, the byte with the gather marker, and the gather descriptor.
+    """
+
+    slots: tuple[tuple[int, str, int, type], ...]
+    layouts: tuple[Layout, ...]
+
+    def match(self, data: bytes) -> Layout:
+        """Return the layout that the gather markers of the bytes announce."""
+        form = 0
+        for weight, _, at, _ in self.slots:
+            if data[at] & 0x60 == 0x20:
+                form += weight
+        return self.layouts[form]
+
+    def of(self, instruction: Any) -> Layout:
+        """Return the layout that the descriptors of a record ask for."""
+        form = 0
+        for weight, name, _, gather in self.slots:
+            if type(getattr(instruction, name)) is gather:
+                form += weight
+        return self.layouts[form]
+
+
+TABLES: dict[type, tuple[Row, ...]] = {}
+"""The rows of every record class as declared, for all generations."""
 LAYOUTS: dict[type, Layout] = {}
-"""The layout of every record class."""
+"""The layout of every record class on the newest generation, with static descriptors."""
+FAMILIES: dict[tuple[type, Arch], Family] = {}
+"""The layouts of every record class by generation."""
 
 
-def rows_of(cls: type) -> tuple[Row, ...]:
-    """Return the rows of a record class in wire order; nothing for any other class."""
-    layout = LAYOUTS.get(cls)
-    return layout.rows if layout else ()
+def table_of(cls: type) -> tuple[Row, ...]:
+    """Return the rows of a record class as declared; nothing for any other class."""
+    return TABLES.get(cls, ())
 
 
-def leaves_of(cls: type) -> tuple[Leaf, ...]:
+def rows_of(cls: type, arch: Arch = Arch.MARIANA) -> tuple[Row, ...]:
+    """Return the rows of a record class on a generation; nothing for any other class."""
+    family = FAMILIES.get((cls, arch))
+    return family.layouts[0].rows if family else ()
+
+
+def leaves_of(cls: type, arch: Arch = Arch.MARIANA) -> tuple[Leaf, ...]:
     """Return the rows of a record class with nested records opened, in wire order."""
-    return LAYOUTS[cls].leaves
+    return FAMILIES[cls, arch].layouts[0].leaves
 
 
 def leaf_problem(leaf: Leaf, word: int, strict: bool) -> Problem | None:
@@ -81,16 +150,48 @@ def leaf_problem(leaf: Leaf, word: int, strict: bool) -> Problem | None:
         return Problem(leaf, raw, members(row.enum))
     if not row.gather and raw & _MARKER == INDIRECT_BIT:
         return Problem(leaf, raw, GATHER_REFUSAL)
+    if row.index and raw & _MARKER != INDIRECT_BIT:
+        return Problem(leaf, raw, INDEX_REFUSAL)
     return None
 
 
-def build_layout(cls: type, size: int, rows: list[Row], partial: bool) -> Layout:
-    """Prove that the rows cover the record once, and generate its codec.
+def enter(cls: type, size: int, rows: list[Row], partial: bool) -> None:
+    """Prove a record's rows on every generation and in every form, and enter its layouts.
 
     Raises:
       TypeError: when rows overlap, leave the record, or (unless ``partial``) leave a bit unnamed.
     """
-    rows = sorted(rows, key=lambda row: row.lo)
+    table = tuple(sorted(rows, key=lambda row: row.lo))
+    TABLES[cls] = table
+    for arch in Arch:
+        here = [row.on(arch) for row in table]
+        slots = [row for row in here if row.others]
+        layouts: list[Layout] = []
+        for choice in product(*(row.records for row in slots)):
+            picked = {
+                id(row): replace(row, record=cls) for row, cls in zip(slots, choice, strict=True)
+            }
+            form = tuple(picked.get(id(row), row) for row in here)
+            layouts.append(build_layout(cls, arch, size, form, partial))
+        weights = [2 ** (len(slots) - 1 - i) for i in range(len(slots))]
+        FAMILIES[cls, arch] = Family(
+            tuple(
+                (weight, row.name, row.lo // 8 + 3, row.others[0])
+                for weight, row in zip(weights, slots, strict=True)
+            ),
+            tuple(layouts),
+        )
+    newest = LAYOUTS[cls] = FAMILIES[cls, Arch.MARIANA].layouts[0]
+    # The codec of the form that nearly every bundle has is made now, the others when first used.
+    _ = newest.decode
+
+
+def build_layout(cls: type, arch: Arch, size: int, rows: tuple[Row, ...], partial: bool) -> Layout:
+    """Prove that the rows cover the record once.
+
+    Raises:
+      TypeError: when rows overlap, leave the record, or (unless ``partial``) leave a bit unnamed.
+    """
     leaves: list[Leaf] = []
     for row in rows:
         if row.record is None:
@@ -112,102 +213,9 @@ def build_layout(cls: type, size: int, rows: list[Row], partial: bool) -> Layout
         hole = (~covered & full & -(~covered & full)).bit_length() - 1
         raise TypeError(f"{cls.__name__} leaves bit {hole % 8} of byte {hole // 8:#x} unnamed")
     constants = [leaf for leaf in leaves if leaf.row.kind is Kind.CONST]
-    reserved = sum(leaf.mask for leaf in leaves if leaf.row.kind is Kind.RESERVED)
-    match = sum(leaf.row.value << leaf.lo for leaf in constants)
-    fields = [leaf for leaf in leaves if leaf.row.kind not in (Kind.CONST, Kind.RESERVED)]
-    encode, decode = _generate(cls, size, rows, fields, match, reserved)
     return Layout(
-        cls, size, tuple(rows), tuple(leaves), sum(leaf.mask for leaf in constants), match,
-        reserved, encode, decode,
+        cls, arch, size, rows, tuple(leaves),
+        const_mask=sum(leaf.mask for leaf in constants),
+        const_match=sum(leaf.row.value << leaf.lo for leaf in constants),
+        reserved_mask=sum(leaf.mask for leaf in leaves if leaf.row.kind is Kind.RESERVED),
     )  # fmt: skip
-
-
-def _generate(
-    cls: type, size: int, rows: list[Row], fields: list[Leaf], match: int, reserved: int
-) -> tuple[Callable[[Any], bytes], Callable[[bytes, int], Any]]:
-    """Write and compile ``encode(record)`` and ``decode(data, word)`` of one class."""
-    pattern, at, packed, spread = "<", 0, list[Leaf](), list[Leaf]()
-    for leaf in fields:
-        if leaf.lo % 8 or leaf.row.width not in _STRUCT_CODE:
-            spread.append(leaf)
-            continue
-        code = _STRUCT_CODE[leaf.row.width]
-        pattern += f"{leaf.offset - at}x" + (code.lower() if leaf.row.kind is Kind.SINT else code)
-        at = leaf.offset + leaf.row.width // 8
-        packed.append(leaf)
-    wire = struct.Struct(pattern + f"{size - at}x")
-    scope: dict[str, Any] = {
-        "pack": wire.pack, "unpack": wire.unpack, "Addr4": Addr4, "new": object.__new__,
-        "store_word": _slot(Addr4, "word"), "from_bytes": int.from_bytes,
-    }  # fmt: skip
-    names = {leaf.path: f"v{i}" for i, leaf in enumerate(packed)}
-
-    def value(leaf: Leaf) -> str:
-        return f"self.{leaf.path}" + (".word" if leaf.row.kind is Kind.ADDRESS else "")
-
-    extra = [f"({value(leaf)} << {leaf.lo} & {leaf.mask:#x})" for leaf in spread]
-    if match:
-        extra.append(f"{match:#x}")
-    has_residue = "residue" in dir(cls)
-    if has_residue:
-        extra.append("self.residue")
-    lines = ["def encode(self):", f"    data = pack({', '.join(value(leaf) for leaf in packed)})"]
-    if extra:
-        lines.append(f"    word = from_bytes(data, 'little') | {' | '.join(extra)}")
-        lines.append(f"    data = word.to_bytes({size}, 'little')")
-    lines += ["    return data", "", "def decode(data, word):"]
-    if packed:
-        lines.append(f"    {', '.join(names.values())}, = unpack(data)")
-    for i, leaf in enumerate(spread):
-        names[leaf.path] = f"s{i}"
-        sign = 1 << leaf.row.width - 1 if leaf.row.kind is Kind.SINT else 0
-        mask = (1 << leaf.row.width) - 1
-        lines.append(f"    s{i} = ((word >> {leaf.lo} & {mask:#x}) ^ {sign}) - {sign}")
-    lines += _build(cls, "made", rows, "", names, scope)
-    if has_residue:
-        scope["store_residue"] = _slot(cls, "residue")
-        lines.append(f"    store_residue(made, word & {reserved:#x})")
-    lines.append("    return made")
-    exec(compile("\n".join(lines), f"<codec of {cls.__name__}>", "exec"), scope)
-    return scope["encode"], scope["decode"]
-
-
-def _build(
-    cls: type,
-    target: str,
-    rows: list[Row],
-    prefix: str,
-    names: dict[str, str],
-    scope: dict[str, Any],
-) -> list[str]:
-    """Return the lines that make ``target`` and store its fields, nested records first."""
-    scope[f"class_{target}"] = cls
-    lines = [f"    {target} = new(class_{target})"]
-    for row in rows:
-        if row.kind in (Kind.CONST, Kind.RESERVED):
-            continue
-        path, store = prefix + row.name, f"store_{target}_{row.name}"
-        scope[store] = _slot(cls, row.name)
-        raw = names.get(path, "")
-        if row.record is not None:
-            raw = f"{target}_{row.name}"
-            lines += _build(row.record, raw, list(rows_of(row.record)), path + ".", names, scope)
-        elif row.kind is Kind.ADDRESS:
-            raw = f"{target}_{row.name}"
-            if not row.gather:
-                # KeyError is the one signal of the fast path; the caller asks problems() for more.
-                lines.append(f"    if {names[path]} & {_MARKER:#x} == {INDIRECT_BIT:#x}:")
-                lines.append("        raise KeyError")
-            lines.append(f"    {raw} = new(Addr4); store_word({raw}, {names[path]})")
-        elif row.enum is not None:
-            scope[f"table_{row.enum.__name__}"] = {int(m): m for m in row.enum}
-            raw = f"table_{row.enum.__name__}[{raw}]"
-        elif row.kind is Kind.FLAG:
-            raw = f"{raw} == 1"
-        lines.append(f"    {store}({target}, {raw})")
-    return lines
-
-
-def _slot(cls: type, name: str) -> Callable[[Any, Any], None]:
-    """Return the setter of a slot; frozen records are filled through it while being decoded."""
-    return getattr(cls, name).__set__

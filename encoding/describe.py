@@ -11,8 +11,8 @@ from hardware.opcodes import BUNDLE_BYTES
 from hardware.pe import LANE_GROUPS, AccumulateFlag
 
 from .address import Addr4
-from .bundle import layout_for, split
-from .codec import LAYOUTS, leaf_problem
+from .bundle import match_layout, split
+from .codec import FAMILIES, Layout, leaf_problem
 from .errors import DecodeError, shown
 from .rows import Kind, Leaf
 
@@ -71,23 +71,27 @@ def byte_map(data: Any, arch: Arch = Arch.MARIANA) -> list[FieldRow]:
     chunks = split(data)
     if len(chunks) != 1:
         raise DecodeError("length", 0, len(chunks) * BUNDLE_BYTES, f"{BUNDLE_BYTES} bytes")
-    layout = layout_for(chunks[0][0], arch)
+    layout = match_layout(chunks[0], arch)
     word = int.from_bytes(chunks[0], "little")
     return [_describe(leaf, word) for leaf in layout.leaves]
 
 
-def fields(record: type) -> list[FieldRow]:
-    """Describe the table of a record class, nested descriptors opened."""
-    return [_describe(leaf, None) for leaf in LAYOUTS[record].leaves]
+def fields(record: type | Layout, arch: Arch = Arch.MARIANA) -> list[FieldRow]:
+    """Describe the table of a record class (or of one of its layouts), descriptors opened."""
+    return [_describe(leaf, None) for leaf in _layout(record, arch).leaves]
 
 
-def markdown(record: type) -> str:
-    """Return the byte map of a record class as a Markdown table."""
+def _layout(record: type | Layout, arch: Arch) -> Layout:
+    return record if isinstance(record, Layout) else FAMILIES[record, arch].layouts[0]
+
+
+def markdown(record: type | Layout, arch: Arch = Arch.MARIANA) -> str:
+    """Return the byte map of a record class (or of one of its layouts) as a Markdown table."""
     lines = [
         "| offset | bits | field | meaning | legal | evidence | source |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for row in fields(record):
+    for row in fields(record, arch):
         span = f"{row.bits}" + (f" at bit {row.bit}" if row.bit or row.bits % 8 else "")
         lines.append(
             f"| {row.offset:#04x} | {span} | {row.field} | {row.meaning} | {row.legal} "
@@ -96,10 +100,10 @@ def markdown(record: type) -> str:
     return "\n".join(lines) + "\n"
 
 
-def coverage(record: type) -> dict[int, str]:
-    """Return which leaf owns each bit of a record class."""
+def coverage(record: type | Layout, arch: Arch = Arch.MARIANA) -> dict[int, str]:
+    """Return which leaf owns each bit of a record class or of one of its layouts."""
     owners: dict[int, str] = {}
-    for leaf in LAYOUTS[record].leaves:
+    for leaf in _layout(record, arch).leaves:
         owners |= dict.fromkeys(range(leaf.lo, leaf.lo + leaf.row.width), leaf.path)
     return owners
 

@@ -15,11 +15,12 @@ from typing import Any, Literal
 from hardware.arch import Arch
 from hardware.opcodes import BUNDLE_BYTES
 
-from .bundle import Bundle, decode, layout_for, layout_of
+from .bundle import Bundle, absent_fields, decode, layout_of, match_layout
+from .codec import Layout, table_of
 from .describe import legal_text
-from .errors import DecodeError, EncodeError, Violation
-from .mx import LdWeightMx, MatmultMx
-from .rows import Leaf
+from .errors import DecodeError, EncodeError, Violation, shown
+from .pair_rules import pair_rules
+from .rows import Leaf, Row
 from .rules import Rule, shape_in_register
 from .verifier_rules import VERIFIER
 from .wire_rules import RUNTIME, WIRE
@@ -56,11 +57,12 @@ def check(
         program.append(instruction)
         if instruction is None:
             continue
+        layout = layout_of(instruction, arch)
         if level != "verifier":
-            found += _field_rules(instruction, index)
-        found += _cross_rules(level, instruction, arch, index)
+            found += _field_rules(instruction, layout, index)
+        found += _cross_rules(level, instruction, layout, index)
     if level == "verifier":
-        found += _pair_rules(program)
+        found += pair_rules(program)
     return sorted(found, key=lambda violation: violation.index)
 
 
@@ -92,17 +94,37 @@ def _decoded(item: Any, arch: Arch, index: int, found: list[Violation]) -> Bundl
     """Return the instruction of an item, or None after listing why there is none."""
     if not isinstance(item, (Bundle, bytes, bytearray)):
         raise EncodeError("check", f"data[{index}]", type(item).__name__, "an instruction or bytes")
-    if isinstance(item, Bundle) and not item.residue and arch >= item.first_arch:
-        return item
-    data = layout_of(item).encode(item) if isinstance(item, Bundle) else bytes(item)
+    if not isinstance(item, Bundle):
+        return _from_bytes(bytes(item), arch, index, found)
+    layout = layout_of(item, max(arch, item.first_arch))
+    if arch < item.first_arch or item.residue & ~layout.reserved_mask:
+        return _from_bytes(layout.encode(item), arch, index, found)
+    if lacking := absent_fields(item, layout):
+        found += [
+            Violation(
+                f"decode.{row.absent}", row.absent, row.lo // 8, getattr(item, row.absent),
+                f"{shown(row.default)} on {arch.label}",
+                f"the field needs {_declared(item, row.absent).generations}", index,
+            )
+            for row in lacking
+        ]  # fmt: skip
+        return None
+    return _from_bytes(layout.encode(item), arch, index, found) if item.residue else item
+
+
+def _declared(instruction: Bundle, name: str) -> Row:
+    return next(row for row in table_of(type(instruction)) if row.name == name)
+
+
+def _from_bytes(data: bytes, arch: Arch, index: int, found: list[Violation]) -> Bundle | None:
     try:
         return decode(data, arch, index=index)
     except DecodeError as error:
-        found += _undecodable(data, error)
+        found += _undecodable(data, arch, error)
         return None
 
 
-def _undecodable(data: bytes, error: DecodeError) -> list[Violation]:
+def _undecodable(data: bytes, arch: Arch, error: DecodeError) -> list[Violation]:
     """List every reason why bytes are no instruction; the error itself names the first."""
     if not error.record or error.field == "opcode":
         message = "no instruction of this generation"
@@ -112,7 +134,7 @@ def _undecodable(data: bytes, error: DecodeError) -> list[Violation]:
                 message, error.index,
             )
         ]  # fmt: skip
-    problems = layout_for(data[0], Arch.MARIANA).problems(int.from_bytes(data, "little"))
+    problems = match_layout(data, arch).problems(int.from_bytes(data, "little"))
     return [
         Violation(
             f"decode.{p.leaf.path}", p.leaf.path, p.leaf.offset, p.got, p.allowed,
@@ -123,7 +145,7 @@ def _undecodable(data: bytes, error: DecodeError) -> list[Violation]:
 
 
 @cache
-def _legal_fields(cls: type[Bundle]) -> tuple[tuple[Leaf, Callable[[Any], Any], Any], ...]:
+def _legal_fields(layout: Layout) -> tuple[tuple[Leaf, Callable[[Any], Any], Any], ...]:
     """Return the leaves with legal values, how to read each, and how to ask for its waiver."""
     return tuple(
         (
@@ -133,14 +155,14 @@ def _legal_fields(cls: type[Bundle]) -> tuple[tuple[Leaf, Callable[[Any], Any], 
             if leaf.row.unless
             else None,
         )
-        for leaf in layout_of(cls).leaves
+        for leaf in layout.leaves
         if leaf.row.legal is not None
     )
 
 
-def _field_rules(instruction: Bundle, index: int) -> Iterator[Violation]:
+def _field_rules(instruction: Bundle, layout: Layout, index: int) -> Iterator[Violation]:
     """Apply the legal values that the byte map itself states."""
-    for leaf, read, waived in _legal_fields(type(instruction)):
+    for leaf, read, waived in _legal_fields(layout):
         value = read(instruction)
         if value in leaf.row.legal or (waived is not None and waived(instruction)):
             continue
@@ -151,49 +173,27 @@ def _field_rules(instruction: Bundle, index: int) -> Iterator[Violation]:
 
 
 @cache
-def _rules_of(cls: type[Bundle], level: Level) -> tuple[tuple[Rule, int], ...]:
-    """Return the rules that bind a bundle class, each with the byte offset of its field."""
-    offsets = {leaf.path: leaf.offset for leaf in layout_of(cls).leaves}
-    return tuple((rule, offsets[rule.field]) for rule in _RULES[level] if cls in rule.applies)
+def _rules_of(layout: Layout, level: Level) -> tuple[tuple[Rule, int], ...]:
+    """Return the rules that bind a layout, each with the byte offset of its field.
+
+    A rule on a field that this generation or this form lacks does not bind.
+    """
+    offsets = {leaf.path: leaf.offset for leaf in layout.leaves}
+    return tuple(
+        (rule, offsets[rule.field])
+        for rule in _RULES[level]
+        if rule.binds(layout.record, layout.arch) and rule.field in offsets
+    )
 
 
-def _cross_rules(level: Level, instruction: Bundle, arch: Arch, index: int) -> Iterator[Violation]:
+def _cross_rules(
+    level: Level, instruction: Bundle, layout: Layout, index: int
+) -> Iterator[Violation]:
     dynamic = shape_in_register(instruction)
-    for rule, offset in _rules_of(type(instruction), level):
+    for rule, offset in _rules_of(layout, level):
         if rule.sized and dynamic:
             continue
-        finding = rule.test(instruction, arch)
+        finding = rule.test(instruction, layout.arch)
         if finding is not None:
             got, allowed = finding
             yield Violation(rule.id, rule.field, offset, got, allowed, rule.message, index)
-
-
-def _pair_rules(program: list[Bundle | None]) -> Iterator[Violation]:
-    """Apply the rules that need both operands of a matmul to each MatmultMx and its load.
-
-    The load is the latest one of the same row group; without one, the instruction just before.
-    """
-    latest: dict[int, LdWeightMx] = {}
-    for index, instruction in enumerate(program):
-        if isinstance(instruction, LdWeightMx):
-            latest[instruction.row_group] = instruction
-        if not isinstance(instruction, MatmultMx):
-            continue
-        before = program[index - 1] if index else None
-        load = latest.get(instruction.row_group, before)
-        if not isinstance(load, LdWeightMx):
-            continue
-        rows, cols = load.num_active_rows, load.src.containers
-        sized = not load.src.shape_in_register
-        if instruction.num_active_rows != rows:
-            yield Violation(
-                "V4.235", "num_active_rows", 0x26, instruction.num_active_rows,
-                f"{rows}, as the stationary operand", "both operands have the same partitions",
-                index,
-            )  # fmt: skip
-        if sized and instruction.num_active_cols != cols:
-            yield Violation(
-                "V4.236", "num_active_cols", 0x27, instruction.num_active_cols,
-                f"{cols}, a quarter of the stationary extent",
-                "output partitions times 4 is the stationary extent", index,
-            )  # fmt: skip

@@ -20,7 +20,7 @@ from hardware.pe import (
 )
 
 from .bundle import Bundle, register
-from .patterns import MxPattern, Tensor3D
+from .patterns import Indirect16, MxIndirect, MxPattern, Tensor3D
 from .wire import bits, coded, const, flag, nested, record, reserved
 
 _DEV = "Byte-Decode of the MX Device Bodies"
@@ -40,7 +40,8 @@ class LdWeightMx(Bundle):
     opcode: int           = const(0x00, 0x09,          doc="LdWeightMx")
     inst_word_len: int    = const(0x01, INST_WORD_LEN, doc="length in 4-byte words")
     reserved_0c: int      = reserved(0x0C, width=4, evidence=_SURE)
-    src: MxPattern        = nested(0x10, MxPattern, doc="stationary elements and scales, in SBUF")
+    src: MxPattern | MxIndirect = nested(0x10, MxPattern, MxIndirect,
+                                         doc="stationary elements and scales, in SBUF")
     dtype: WireDtype      = coded(0x20, WireDtype, legal=_FP4_OR_FP8, doc="stationary element type")
     reserved_21: int      = reserved(0x21, width=5, evidence=_SURE)
     num_active_rows: int  = bits(0x26, legal=MX_ROWS, doc=_ROWS_DOC)
@@ -59,7 +60,8 @@ class MatmultMx(Bundle):
     opcode: int           = const(0x00, 0x0A,          doc="MatmultMx")
     inst_word_len: int    = const(0x01, INST_WORD_LEN, doc="length in 4-byte words")
     reserved_0c: int      = reserved(0x0C, width=4, evidence=_SURE)
-    src: MxPattern        = nested(0x10, MxPattern, doc="moving elements and scales, in SBUF")
+    src: MxPattern | MxIndirect = nested(0x10, MxPattern, MxIndirect,
+                                         doc="moving elements and scales, in SBUF")
     dtype: WireDtype      = coded(0x20, WireDtype, legal=_FP4_OR_FP8, doc="moving element type")
     reserved_21: int      = reserved(0x21, width=5, evidence=_SURE)
     num_active_rows: int  = bits(0x26, legal=MX_ROWS, doc=_ROWS_DOC)
@@ -74,7 +76,7 @@ class MatmultMx(Bundle):
     reserved_2e: int      = reserved(0x2E, width=1, evidence=_SURE)
     psum_zero_region: int = bits(0x2F, default=0, legal=range(len(ZERO_REGION_BANKS)),
                                  doc="banks that START clears: 1, 2, 4, 8 for 0..3 (D25)")
-    dst: Tensor3D         = nested(0x30, Tensor3D, doc="destination, in PSUM")
+    dst: Tensor3D | Indirect16 = nested(0x30, Tensor3D, Indirect16, doc="destination, in PSUM")
 
 
 @register
@@ -88,7 +90,7 @@ class QuantizeMx(Bundle):
     inst_word_len: int       = const(0x01, INST_WORD_LEN >> 1, bit=1, width=7,
                                      doc="length in 4-byte words, without bit 0")
     reserved_0c: int         = reserved(0x0C, width=4)
-    src: Tensor3D            = nested(0x10, Tensor3D, doc="source elements, in SBUF")
+    src: Tensor3D | Indirect16 = nested(0x10, Tensor3D, Indirect16, doc="source elements, in SBUF")
     reserved_20: int         = reserved(0x20, width=1, evidence=_SURE, source=_DEV)
     num_active_channels: int = bits(0x21, legal=QUANTIZE_CHANNELS, doc="source partitions")
     src_dtype: WireDtype     = coded(0x22, WireDtype, legal=(WireDtype.BFLOAT16, WireDtype.FP16),
@@ -96,5 +98,6 @@ class QuantizeMx(Bundle):
     dst_dtype: WireDtype     = coded(0x23, WireDtype, legal=_FP4_OR_FP8,
                                      doc="result element type; FP4 by the encoder's guard (D11)")
     reserved_24: int         = reserved(0x24, width=12, source=_DEV)
-    dst: MxPattern           = nested(0x30, MxPattern, doc="packed elements and scales, in SBUF")
+    dst: MxPattern | MxIndirect = nested(0x30, MxPattern, MxIndirect,
+                                         doc="packed elements and scales, in SBUF")
 # fmt: on

@@ -6,18 +6,23 @@ byte of the record.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
+from hardware.arch import Arch
 from hardware.evidence import Evidence
 
 from .address import INDIRECT_BIT, SHAPE_REGISTER_BIT
 
 REQUIRED: Final = object()
 """Default of a field that must be given."""
+
+
+Legal: TypeAlias = "Collection[int] | Mapping[Arch, Collection[int]]"
+"""What the wire validator takes: values, or values by generation."""
 
 
 class Kind(Enum):
@@ -35,7 +40,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a byte map."""
+    """One line of a byte map.
+
+    ``since`` and ``until`` bound the generations that have the row; on the others its bits are
+    reserved, and ``absent`` names the field that is missing.  ``others`` are the descriptors that
+    may stand in the slot instead of ``record``, told apart by the gather marker.
+    """
 
     kind: Kind
     lo: int
@@ -48,9 +58,38 @@ class Row:
     value: int = 0
     enum: type[IntEnum] | None = None
     record: type | None = None
-    legal: Collection[int] | None = None
+    legal: Any = None
     unless: str = ""
     gather: bool = True
+    index: bool = False
+    others: tuple[type, ...] = ()
+    since: Arch = Arch.SUNDA
+    until: Arch = Arch.MARIANA
+    absent: str = ""
+
+    @property
+    def records(self) -> tuple[type, ...]:
+        """The descriptors that may stand in this slot."""
+        return () if self.record is None else (self.record, *self.others)
+
+    def on(self, arch: Arch) -> Row:
+        """Return the row as a generation has it: itself, or reserved bits in its place."""
+        if self.since <= arch <= self.until:
+            legal = self.legal
+            return replace(self, legal=legal[arch]) if isinstance(legal, Mapping) else self
+        at, bit = divmod(self.lo, 8)
+        return Row(
+            Kind.RESERVED, self.lo, self.width, "reserved, zero on this generation", self.evidence,
+            self.source, name=f"reserved_{at:02x}" + (f"_{bit}" if bit else ""),
+            default=self.default, absent=self.name,
+        )  # fmt: skip
+
+    @property
+    def generations(self) -> str:
+        """The generations that have the row, as messages name them."""
+        if self.since is Arch.SUNDA:
+            return self.until.label if self.until is Arch.SUNDA else f"up to {self.until.label}"
+        return self.since.label
 
     @property
     def lowest(self) -> int:
@@ -73,14 +112,16 @@ def bits(
     bit: int = 0,
     signed: bool = False,
     default: Any = REQUIRED,
-    legal: Collection[int] | None = None,
+    legal: Legal | None = None,
     unless: str = "",
+    since: Arch = Arch.SUNDA,
+    until: Arch = Arch.MARIANA,
 ) -> Any:
     """Declare an integer; ``legal`` is what the wire validator takes, waived by ``unless``."""
     kind = Kind.SINT if signed else Kind.UINT
     return Row(
         kind, offset * 8 + bit, width, doc, evidence, source,
-        default=default, legal=legal, unless=unless,
+        default=default, legal=legal, unless=unless, since=since, until=until,
     )  # fmt: skip
 
 
@@ -104,13 +145,16 @@ def coded(
     doc: str,
     source: str = "",
     evidence: Evidence = Evidence.CONFIRMED,
-    legal: Collection[int] | None = None,
+    legal: Legal | None = None,
     default: Any = REQUIRED,
+    since: Arch = Arch.SUNDA,
+    until: Arch = Arch.MARIANA,
 ) -> Any:
     """Declare a byte whose values are the members of an enumeration."""
     return Row(
-        Kind.CODED, offset * 8, 8, doc, evidence, source, default=default, enum=enum, legal=legal
-    )
+        Kind.CODED, offset * 8, 8, doc, evidence, source,
+        default=default, enum=enum, legal=legal, since=since, until=until,
+    )  # fmt: skip
 
 
 def address(
@@ -120,22 +164,27 @@ def address(
     source: str = "",
     evidence: Evidence = Evidence.CONFIRMED,
     gather: bool = True,
+    index: bool = False,
 ) -> Any:
-    """Declare an address word; ``gather=False`` where the marker would announce another layout."""
-    return Row(Kind.ADDRESS, offset * 8, 32, doc, evidence, source, gather=gather)
+    """Declare an address word.
+
+    ``gather=False`` where the gather marker would announce another layout, ``index=True`` where it
+    must stand because it announces this one.
+    """
+    return Row(Kind.ADDRESS, offset * 8, 32, doc, evidence, source, gather=gather, index=index)
 
 
 def nested(
     offset: int,
     record: type,
-    *,
+    *others: type,
     doc: str,
     source: str = "",
     evidence: Evidence = Evidence.CONFIRMED,
 ) -> Any:
-    """Declare an operand descriptor inside a bundle."""
+    """Declare an operand descriptor inside a bundle, with those that may stand in its place."""
     # The width follows from the nested record's own table when the outer record is made.
-    return Row(Kind.RECORD, offset * 8, 0, doc, evidence, source, record=record)
+    return Row(Kind.RECORD, offset * 8, 0, doc, evidence, source, record=record, others=others)
 
 
 def const(
@@ -156,14 +205,16 @@ def const(
 def reserved(
     offset: int,
     *,
-    width: int,
+    width: int = 0,
+    bit: int = 0,
+    bits: int = 0,
     source: str = "",
     evidence: Evidence = Evidence.INFERRED,
     doc: str = "reserved, zero",
     init: Literal[False] = False,
 ) -> Any:
-    """Declare ``width`` bytes that strict decoding requires to be zero."""
-    return Row(Kind.RESERVED, offset * 8, width * 8, doc, evidence, source)
+    """Declare ``width`` bytes (or ``bits`` from ``bit`` on) that must be zero on the wire."""
+    return Row(Kind.RESERVED, offset * 8 + bit, width * 8 + bits, doc, evidence, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +245,10 @@ class Leaf:
         return raw - (1 << self.row.width) if raw > self.row.highest else raw
 
 
+INDEX_REFUSAL = (
+    f"a word with the gather marker "
+    f"(word & {INDIRECT_BIT | SHAPE_REGISTER_BIT:#x} == {INDIRECT_BIT:#x})"
+)
 GATHER_REFUSAL = (
     f"a word whose bits 29 and 30 are not the gather marker "
     f"(word & {INDIRECT_BIT | SHAPE_REGISTER_BIT:#x} != {INDIRECT_BIT:#x}): "

@@ -9,27 +9,41 @@ from __future__ import annotations
 from random import Random
 from typing import Any, TypeVar
 
+from hardware.arch import Arch
+from hardware.evidence import Evidence
 from hardware.memory import PARTITIONS, PSUM_BANKS, SBUF_PARTITION_STRIDE
 
-from .address import Addr4
+from .address import INDIRECT_BIT, SHAPE_REGISTER_BIT, Addr4
 from .codec import rows_of
 from .rows import Kind, Row
 
 T = TypeVar("T")
+_PLAIN = Row(Kind.ADDRESS, 0, 32, "", Evidence.ASSUMED, "")
 
 
-def draw(record: type[T], random: Random, wild: float = 0.0) -> T:
+def draw(
+    record: type[T],
+    random: Random,
+    wild: float = 0.0,
+    *,
+    arch: Arch = Arch.MARIANA,
+    gather: float = 0.0,
+) -> T:
     """Return a random record.
 
     Args:
       record: a bundle or descriptor class.
       random: source of randomness.
       wild: probability that a field takes any value that fits instead of a legal one.
+      arch: the generation whose fields are drawn; the others keep their defaults.
+      gather: probability that a slot with a choice holds its gather descriptor.
     """
     values: dict[str, Any] = {}
-    for row in rows_of(record):
+    for row in rows_of(record, arch):
         if row.kind is Kind.RECORD and row.record is not None:
-            values[row.name] = draw(row.record, random, wild)
+            other = bool(row.others) and random.random() < gather
+            inner = row.others[0] if other else row.record
+            values[row.name] = draw(inner, random, wild, arch=arch, gather=gather)
         elif row.kind not in (Kind.CONST, Kind.RESERVED):
             values[row.name] = _value(row, random, random.random() < wild)
     return record(**values)
@@ -46,6 +60,9 @@ def _value(row: Row, random: Random, wild: bool) -> Any:
 
 
 def _address(row: Row, random: Random, wild: bool) -> Addr4:
+    if row.index:
+        plain = random.getrandbits(32) if wild else _address(_PLAIN, random, wild=False).word
+        return Addr4(plain & ~SHAPE_REGISTER_BIT | INDIRECT_BIT)
     if wild:
         word = Addr4(random.getrandbits(32))
         return word if row.gather or not word.is_gather else Addr4(word.address)

@@ -3,7 +3,9 @@
     MatmultMx src={data=sbuf(0, 0x0) scale=sbuf(0, 0x400) extent=512} dtype=FP8_EXP4 ...
 
 A field that holds its default is left out.  Nested descriptors stand in braces, inside which lines
-may break; ``#`` starts a comment; commas are blanks.  An address is ``sbuf(partition, offset)``,
+may break; a gather descriptor has its name before the brace, as in
+``src=Indirect16{index=word(0x20000100) data=sbuf(0, 0x0) num=4}``.  ``#`` starts a comment; commas
+are blanks.  An address is ``sbuf(partition, offset)``,
 ``psum(partition, bank, offset)``, ``register(number)`` or the raw ``word(0x...)``.
 """
 
@@ -20,7 +22,7 @@ from hardware.errors import AddressError
 
 from .address import Addr4
 from .bundle import Bundle, bundle_types, decode_all, encode
-from .codec import rows_of
+from .codec import table_of
 from .errors import AssemblyError, EncodeError
 from .rows import REQUIRED, Kind, Row, members
 
@@ -69,14 +71,15 @@ def format_instruction(instruction: Bundle) -> str:
 def format_value(row: Row, value: Any) -> str:
     """Return a field's value as the text form spells it."""
     if row.record is not None:
-        return "{" + " ".join(_format_fields(value)) + "}"
+        name = "" if type(value) is row.record else type(value).__name__
+        return name + "{" + " ".join(_format_fields(value)) + "}"
     if isinstance(value, IntEnum):
         return value.name
     return str(value if row.kind is Kind.ADDRESS else int(value))
 
 
 def _format_fields(record: object) -> Iterator[str]:
-    for row in rows_of(type(record)):
+    for row in table_of(type(record)):
         if row.kind in (Kind.CONST, Kind.RESERVED):
             continue
         value = getattr(record, row.name)
@@ -158,7 +161,7 @@ class _Parser:
 
     def record(self, head: _Token, cls: type[Any], closing: tuple[str, ...]) -> Any:
         """Read ``name=value`` pairs up to a closing token and build the record."""
-        rows = {r.name: r for r in rows_of(cls) if r.kind not in (Kind.CONST, Kind.RESERVED)}
+        rows = {r.name: r for r in table_of(cls) if r.kind not in (Kind.CONST, Kind.RESERVED)}
         names = [*rows, "residue"] if issubclass(cls, Bundle) else [*rows]
         values: dict[str, Any] = {}
         where: dict[str, _Token] = {}
@@ -185,8 +188,14 @@ class _Parser:
     def value(self, row: Row) -> Any:
         token = self.tokens[self.at]
         if row.record is not None:
+            named = {cls.__name__: cls for cls in row.records}
+            record = named.get(token.text)
+            if record is not None:
+                self.take()
+            elif token.kind == "name":
+                raise token.refuse("{ or " + ", ".join(named))
             self.expect("{")
-            return self.record(token, row.record, ("}",))
+            return self.record(token, record or row.record, ("}",))
         if row.kind is Kind.ADDRESS:
             return self.address()
         if row.enum is not None and token.kind == "name":

@@ -1,15 +1,15 @@
 """The verifier's rules as data, one row per rule, under its public assertion codes.
 
-They judge the abstract instruction with its access patterns.  Rules on what no byte carries (engine
-binding, tile vectors, replication shift) have no row; those on both operands of a matmul are in
-:mod:`encoding.legality`.  Sources: "MX-Matmul Legality Contract & Dequant", "birverifier Per-Op
-Verification".
+These are the rules that a bundle's own bytes can decide.  Rules on what no byte carries (engine
+binding, tile vectors, replication shift) are in :mod:`encoding.operation_rules`; those on two
+bundles are in :mod:`encoding.pair_rules`.  Sources: "MX-Matmul Legality Contract & Dequant",
+"birverifier Per-Op Verification", "SB-size legalization" and "SparsityCompress".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from hardware.arch import Arch
 from hardware.memory import (
@@ -19,17 +19,25 @@ from hardware.memory import (
     geometry,
 )
 from hardware.pe import (
+    LANES,
     MX_MAX_STATIONARY,
     MX_ROWS,
     QUANTIZE_CHANNELS,
+    SPARSE_FMAPS,
+    SPARSE_ROWS,
+    TAGS_PER_WORD,
+    PerfMode,
+    tile_starts,
 )
 
+from .dense import LoadStationary, Matmul
 from .mx import LdWeightMx, MatmultMx, QuantizeMx
-from .patterns import Tensor3D
-from .rules import Finding, Rule, byte_span, pattern_of, static, value_at
+from .patterns import MxIndirect, Tensor3D
+from .rules import Finding, Rule, Static, Test, byte_span, pattern_of, static, value_at
+from .sparse import LoadTagsSparse, MatmultSparse
 
 
-def _same_quadrant(slot: str) -> Callable[[Any, Arch], Finding]:
+def _same_quadrant(slot: str) -> Test:
     def test(instruction: Any, arch: Arch) -> Finding:
         pattern = pattern_of(instruction, slot)
         if not (static(pattern.data, Space.SBUF) and static(pattern.scale, Space.SBUF)):
@@ -41,7 +49,7 @@ def _same_quadrant(slot: str) -> Callable[[Any, Arch], Finding]:
     return test
 
 
-def _one_of(path: str, values: tuple[int, ...]) -> Callable[[Any, Arch], Finding]:
+def _one_of(path: str, values: tuple[int, ...]) -> Test:
     def test(instruction: Any, arch: Arch) -> Finding:
         got = value_at(instruction, path)
         return None if got in values else (got, ", ".join(map(str, values)))
@@ -49,7 +57,7 @@ def _one_of(path: str, values: tuple[int, ...]) -> Callable[[Any, Arch], Finding
     return test
 
 
-def _multiple(path: str, factor: int) -> Callable[[Any, Arch], Finding]:
+def _multiple(path: str, factor: int) -> Test:
     def test(instruction: Any, arch: Arch) -> Finding:
         got = value_at(instruction, path)
         return None if got % factor == 0 else (got, f"a multiple of {factor}")
@@ -57,7 +65,7 @@ def _multiple(path: str, factor: int) -> Callable[[Any, Arch], Finding]:
     return test
 
 
-def _scale_low(slot: str) -> Callable[[Any, Arch], Finding]:
+def _scale_low(slot: str) -> Test:
     def test(instruction: Any, arch: Arch) -> Finding:
         got = pattern_of(instruction, slot).scale_partition
         return None if got & 16 == 0 else (got, "partition modulo 32 below 16")
@@ -65,7 +73,7 @@ def _scale_low(slot: str) -> Callable[[Any, Arch], Finding]:
     return test
 
 
-def _at_most(path: str, limit: Callable[[Any], int]) -> Callable[[Any, Arch], Finding]:
+def _at_most(path: str, limit: Callable[[Any], int]) -> Test:
     def test(instruction: Any, arch: Arch) -> Finding:
         got, most = value_at(instruction, path), limit(instruction)
         return None if got <= most else (got, f"at most {most}")
@@ -73,7 +81,7 @@ def _at_most(path: str, limit: Callable[[Any], int]) -> Callable[[Any, Arch], Fi
     return test
 
 
-def _equal(path: str, want: Callable[[Any], int], words: str) -> Callable[[Any, Arch], Finding]:
+def _equal(path: str, want: Callable[[Any], int], words: str) -> Test:
     def test(instruction: Any, arch: Arch) -> Finding:
         got, wanted = value_at(instruction, path), want(instruction)
         return None if got == wanted else (got, f"{wanted}, {words}")
@@ -82,24 +90,25 @@ def _equal(path: str, want: Callable[[Any], int], words: str) -> Callable[[Any, 
 
 
 def _inner_steps(instruction: QuantizeMx, arch: Arch) -> Finding:
-    src, packed = instruction.src, instruction.dst.extent
+    src, packed = cast(Tensor3D, instruction.src), instruction.dst.extent
     if src.step0 == 1 and (packed == 4 or src.num0 % 4 == 0):
         return None
     return f"step {src.step0}, count {src.num0}", "step 1 and a count that 4 divides"
 
 
-def _outer_step(dim: int) -> Callable[[Any, Arch], Finding]:
+def _outer_step(dim: int) -> Test:
     def test(instruction: QuantizeMx, arch: Arch) -> Finding:
-        step, num = instruction.src.steps[dim], instruction.src.nums[dim]
+        src = cast(Tensor3D, instruction.src)
+        step, num = src.steps[dim], src.nums[dim]
         return (step, "an even step, or a count of 1") if num != 1 and step % 2 else None
 
     return test
 
 
-def _mx_bounds(slot: str, dtype: str) -> Callable[[Any, Arch], Finding]:
+def _mx_bounds(slot: str, dtype: str) -> Test:
     def test(instruction: Any, arch: Arch) -> Finding:
         pattern = pattern_of(instruction, slot)
-        if not static(pattern.data, Space.SBUF):
+        if isinstance(pattern, MxIndirect) or not static(pattern.data, Space.SBUF):
             return None
         reach = (pattern.containers - 1) * getattr(instruction, dtype).container_bytes
         start = pattern.data.offset
@@ -111,17 +120,51 @@ def _mx_bounds(slot: str, dtype: str) -> Callable[[Any, Arch], Finding]:
     return test
 
 
-def _tensor_bounds(slot: str, dtype: str, space: Space) -> Callable[[Any, Arch], Finding]:
+def _tensor_bounds(slot: str, size_of: Callable[[Any], int], space: Space) -> Test:
     def test(instruction: Any, arch: Arch) -> Finding:
-        tensor: Tensor3D = getattr(instruction, slot)
+        tensor: Static = getattr(instruction, slot)
         if not static(tensor.start, space):
             return None
-        low, high = byte_span(tensor, getattr(instruction, dtype).size)
+        low, high = byte_span(tensor, size_of(instruction))
         sizes = geometry(arch)
         limit = sizes.sbuf_bytes if space is Space.SBUF else sizes.psum_bytes
         return None if low >= 0 and high < limit else (f"bytes {low}..{high}", f"0..{limit - 1}")
 
     return test
+
+
+def _source_size(instruction: Any) -> int:
+    tag = instruction.src_dtype if isinstance(instruction, QuantizeMx) else instruction.dtype
+    return tag.size or 1
+
+
+def _result_size(instruction: Any) -> int:
+    return instruction.out_dtype.size or 4
+
+
+def _in_sbuf(path: str) -> Test:
+    def test(instruction: QuantizeMx, arch: Arch) -> Finding:
+        word = value_at(instruction, path)
+        return None if word.is_register or word.space is Space.SBUF else (str(word), "SBUF")
+
+    return test
+
+
+def _partitions(instruction: Any, arch: Arch) -> Finding:
+    word, rows = instruction.src.start, instruction.num_active_rows
+    if not static(word, Space.SBUF) or not 1 <= rows <= LANES:
+        return None
+    starts = tile_starts(rows)
+    if word.partition in starts:
+        return None
+    return word.partition, f"{', '.join(map(str, starts))} for {rows} partitions"
+
+
+def _stationary_columns(instruction: LoadStationary, arch: Arch) -> Finding:
+    got, want = instruction.num_active_cols, instruction.src.count
+    if instruction.perf_mode != PerfMode.NONE or got == want:
+        return None
+    return got, f"{want}, the elements of a partition"
 
 
 def _moving_limit(instruction: MatmultMx) -> int:
@@ -134,6 +177,8 @@ def _columns(instruction: LdWeightMx) -> int:
 
 _LD, _MM, _Q = (LdWeightMx,), (MatmultMx,), (QuantizeMx,)
 _PE = (LdWeightMx, MatmultMx)
+_LW, _DM, _LT, _MS = (LoadStationary,), (Matmul,), (LoadTagsSparse,), (MatmultSparse,)
+_READERS = (*_LW, *_DM, *_LT, *_MS)
 
 # fmt: off
 VERIFIER: tuple[Rule, ...] = (
@@ -166,7 +211,7 @@ VERIFIER: tuple[Rule, ...] = (
     Rule("verifier.src.bounds", "src.data", "the walk stays inside SBUF",
          _PE, _mx_bounds("src", "dtype"), sized=True),
     Rule("verifier.dst.bounds", "dst.start", "the walk stays inside PSUM",
-         _MM, _tensor_bounds("dst", "out_dtype", Space.PSUM), sized=True),
+         (*_MM, *_DM, *_MS), _tensor_bounds("dst", _result_size, Space.PSUM), sized=True),
     Rule("V4.209", "src.step0", "the innermost dimension is contiguous, in fours",
          _Q, _inner_steps, sized=True),
     Rule("V4.210", "src.step1", "outer dimensions step by even numbers",
@@ -184,8 +229,27 @@ VERIFIER: tuple[Rule, ...] = (
     Rule("V4.1821", "dst.scale", "data and scales share a quadrant",
          _Q, _same_quadrant("dst")),
     Rule("verifier.src.bounds", "src.start", "the walk stays inside SBUF",
-         _Q, _tensor_bounds("src", "src_dtype", Space.SBUF), sized=True),
+         (*_Q, *_READERS), _tensor_bounds("src", _source_size, Space.SBUF), sized=True),
     Rule("verifier.dst.bounds", "dst.data", "the walk stays inside SBUF",
          _Q, _mx_bounds("dst", "dst_dtype"), sized=True),
+    Rule("V4.310", "src.start", "the source lies in SBUF",
+         _Q, _in_sbuf("src.start")),
+    Rule("V4.310", "dst.data", "packed elements lie in SBUF",
+         _Q, _in_sbuf("dst.data")),
+    Rule("V4.310", "dst.scale", "scales lie in SBUF",
+         _Q, _in_sbuf("dst.scale")),
+    Rule("verifier.src.partitions", "src.start", "no access crosses its tile's partitions",
+         _READERS, _partitions),
+    Rule("verifier.num_active_cols", "num_active_cols", "columns are stationary elements (D8)",
+         _LW, _stationary_columns, sized=True),
+    Rule("verifier.tag_columns", "num_active_cols", "a word of tags is four columns",
+         _LT, _equal("num_active_cols", lambda i: TAGS_PER_WORD * i.src.count, "four per word"),
+         sized=True),
+    Rule("verifier.sparse_rows", "num_active_rows", "a sparse matmul uses the full array",
+         _MS, _one_of("num_active_rows", (SPARSE_ROWS,))),
+    Rule("verifier.sparse_columns", "num_active_cols", "columns come in fours",
+         _MS, _multiple("num_active_cols", TAGS_PER_WORD)),
+    Rule("verifier.fmaps", "src.num3", "two to four feature maps per partition",
+         _MS, _one_of("src.num3", SPARSE_FMAPS), sized=True),
 )
 # fmt: on

@@ -11,14 +11,18 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from operator import index
 from typing import Any, TypeVar, dataclass_transform
 
+from hardware.arch import Arch
+
 from .address import Addr4
-from .codec import LAYOUTS, build_layout, rows_of
+from .codec import FAMILIES, LAYOUTS, enter, table_of
 from .errors import EncodeError
 from .rows import (
     GATHER_REFUSAL,
+    INDEX_REFUSAL,
     REQUIRED,
     Kind,
     Row,
@@ -53,10 +57,13 @@ def record(
     """
 
     def make(cls: type[T]) -> type[T]:
-        rows = [row for base in cls.__mro__[1:] for row in rows_of(base)]
+        rows = [row for base in cls.__mro__[1:] for row in table_of(base)]
         annotations = dict(inspect.get_annotations(cls))
         for name, row in [(n, v) for n, v in vars(cls).items() if isinstance(v, Row)]:
-            width = LAYOUTS[row.record].size * 8 if row.record else row.width
+            sizes = {LAYOUTS[inner].size * 8 for inner in row.records} or {row.width}
+            if len(sizes) != 1:
+                raise TypeError(f"{cls.__name__}.{name}: descriptors of different sizes")
+            (width,) = sizes
             page = row.source or source
             rows.append(dataclasses.replace(row, name=name, width=width, source=page))
             if row.kind in (Kind.CONST, Kind.RESERVED):
@@ -70,7 +77,7 @@ def record(
         cls.__annotations__ = annotations
         cls.__post_init__ = _validate  # type: ignore[attr-defined]
         made = dataclass(frozen=True, slots=True, kw_only=kw_only)(cls)
-        LAYOUTS[made] = build_layout(made, size, rows, partial)
+        enter(made, size, rows, partial)
         return made
 
     return make
@@ -78,26 +85,40 @@ def record(
 
 def _validate(self: Any) -> None:
     """Check every field against its row and store it in its canonical type."""
-    for row in LAYOUTS[type(self)].rows:
+    owner: type[Any] = type(self)
+    for row in table_of(owner):
         if row.kind is Kind.CONST or row.kind is Kind.RESERVED:
             continue
         given = getattr(self, row.name)
-        value = _canonical(type(self).__name__, row, given)
+        value = _canonical(owner.__name__, row, given)
         if value is not given:
             object.__setattr__(self, row.name, value)
     residue = getattr(self, "residue", 0)
-    if residue and (not isinstance(residue, int) or residue & ~LAYOUTS[type(self)].reserved_mask):
-        raise EncodeError(type(self).__name__, "residue", residue, "reserved bits only")
+    if residue and (not isinstance(residue, int) or residue & ~_reservable(owner)):
+        raise EncodeError(owner.__name__, "residue", residue, "reserved bits only")
+
+
+@cache
+def _reservable(cls: type) -> int:
+    """Return the bits that are reserved on some generation, in some form."""
+    mask = 0
+    for arch in Arch:
+        for layout in FAMILIES[cls, arch].layouts:
+            mask |= layout.reserved_mask
+    return mask
 
 
 def _canonical(owner: str, row: Row, value: Any) -> Any:
     where = row.lo // 8
     if row.record is not None or row.kind is Kind.ADDRESS:
-        wanted = row.record or Addr4
-        if type(value) is not wanted:
-            raise EncodeError(owner, row.name, value, f"a {wanted.__name__}", where)
-        if isinstance(value, Addr4) and not row.gather and value.is_gather:
+        wanted = row.records or (Addr4,)
+        if type(value) not in wanted:
+            allowed = " or ".join(f"a {cls.__name__}" for cls in wanted)
+            raise EncodeError(owner, row.name, value, allowed, where)
+        if isinstance(value, Addr4) and value.is_gather and not row.gather:
             raise EncodeError(owner, row.name, value.word, GATHER_REFUSAL, where)
+        if isinstance(value, Addr4) and row.index and not value.is_gather:
+            raise EncodeError(owner, row.name, value.word, INDEX_REFUSAL, where)
         return value
     try:
         number = value if type(value) is int else index(value)

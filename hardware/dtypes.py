@@ -69,6 +69,16 @@ _SIZE_CLASS = {
     **dict.fromkeys((0x08, 0x09, 0x0A, 0x0B), 4),
     **dict.fromkeys((0x01, 0x0C), 8),
 }
+_DENSE = (
+    WireDtype.FP32, WireDtype.FP16, WireDtype.BFLOAT16,
+    WireDtype.FP8_EXP3, WireDtype.FP8_EXP4, WireDtype.FP8_EXP5,
+)  # fmt: skip
+DENSE_DTYPES = {
+    Arch.SUNDA: (*_DENSE, WireDtype.UINT8),
+    Arch.CAYMAN: _DENSE,
+    Arch.MARIANA: _DENSE,
+}
+"""Element types that a dense or sparse matmul takes."""
 MX_CONTAINER_BYTES = {WireDtype.FP8_EXP4: 4, WireDtype.FP8_EXP5: 4, WireDtype.FP4_EXP2: 2}
 
 

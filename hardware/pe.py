@@ -7,7 +7,7 @@ Sources: "PE Matmul Encoding", "Matmul Tile Ordering and Accumulation-Group Lega
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntFlag
+from enum import IntEnum, IntFlag
 
 from .arch import Arch
 from .errors import AddressError, CapabilityError
@@ -73,6 +73,46 @@ def col_group(position: int, size: int, *, force: bool = False) -> int:
 FORCE_TAG_BITS = {0x1: 0x0, 0x3: 0x0, 0xF: 0x0, 0x2: 0x4, 0x4: 0x8, 0xC: 0x8, 0x8: 0xC}
 
 
+class PerfMode(IntEnum):
+    """How the array is fed; byte +0x23 of the dense bundles (D5)."""
+
+    NONE = 0
+    DOUBLE_ROW = 1
+    DOUBLE_COLUMN = 2
+    DOUBLE_PIXEL = 3
+    DOUBLE_ROW_SW_INTERLEAVE = 4
+    """Only MARIANA's validator knows it."""
+
+
+class Fp32Mode(IntEnum):
+    """Which part of a float32 operand a pass works on; byte +0x21 (D5, D24)."""
+
+    NONE = 0
+    LOW = 1
+    HIGH = 2
+    """With FP32 before it, also the fp32r marker: bytes ``0A 02``."""
+    LOW_HIGH = 3
+
+
+FP32R_WORD = 0x020A
+"""The 16-bit store at +0x20 that marks float32r: tag FP32 and mode HIGH (D16a)."""
+
+# Crossbar select of SUNDA by column group.  The compiler always writes 0x10 (D13); the header's
+# predicate wants one value per group and knows none for the last quadrant.
+XBUS_DEFAULT = 0x10
+XBUS_SELECT = {0xF: 0x10, 0x3: 1, 0xC: 4, 0x1: 1, 0x2: 2, 0x4: 4}
+
+
+def tile_starts(size: int) -> tuple[int, ...]:
+    """Return the partitions at which an access of ``size`` partitions may start.
+
+    More than 64 start at 0, more than 32 at 0 or 64, fewer at any quadrant: the reading of the
+    partition-start rule under which all its messages are true.
+    """
+    extent = next((lanes for lanes in (32, 64) if size <= lanes), LANES)
+    return tuple(range(0, LANES, extent))
+
+
 class AccumulateFlag(IntFlag):
     """Bits of the accumulate byte."""
 
@@ -94,6 +134,11 @@ RUNTIME_ACCUMULATE_VALUES = {
 
 # Banks that START clears, by the value of the zero region byte.
 ZERO_REGION_BANKS = (1, 2, 4, 8)
+ZERO_REGIONS = {
+    Arch.SUNDA: range(1),
+    Arch.CAYMAN: range(1),
+    Arch.MARIANA: range(len(ZERO_REGION_BANKS)),
+}
 
 
 def zero_region(banks: int) -> int:
@@ -107,6 +152,12 @@ def zero_region(banks: int) -> int:
             return value
     raise AddressError("PSUM", banks, f"at most {ZERO_REGION_BANKS[-1]} banks")
 
+
+# Sparse matmul, 4 of 16: one 16-bit word holds the tags of four columns.
+TAGS_PER_WORD = 4
+SPARSE_ROWS = 128
+SPARSE_FMAPS = (2, 3, 4)
+"""Feature maps per partition: the outermost count of the moving operand."""
 
 # MX matmul tiles: 96 partitions are refused here although QuantizeMx takes them (D26).
 MX_ROWS = (32, 64, 128)

@@ -12,7 +12,9 @@ from encoding import (
     Addr4,
     DecodeError,
     EncodeError,
+    Indirect16,
     LdWeightMx,
+    LoadTagsSparse,
     MatmultMx,
     MxPattern,
     QuantizeMx,
@@ -55,6 +57,13 @@ QUANTIZE = QuantizeMx(
     update_mode=0x13,
     update_semaphore=9,
     semaphore_value=0x01020304,
+)
+TAGS = LoadTagsSparse(
+    src=Tensor3D(Addr4.sbuf(64, 0x40), 1, 0, 0, 24, 1, 1),
+    force_tag_bits=8,
+    num_active_rows=64,
+    num_active_cols=96,
+    row_group=0xC,
 )
 # Worked by hand from the page's field tables: header, events, reserved | source | control | target.
 GOLDEN = [
@@ -144,17 +153,27 @@ def test_construction_names_field_value_and_allowed(field, value, allowed):
     assert allowed in caught.value.allowed
 
 
-def test_gather_marker_is_refused_where_it_would_announce_another_layout():
+def test_the_gather_marker_belongs_to_gather_descriptors():
     marked = Addr4(0x2000_0000)
     with pytest.raises(EncodeError, match="gather"):
         dataclasses.replace(LOAD.src, data=marked)
     with pytest.raises(EncodeError, match="gather"):
         dataclasses.replace(MULTIPLY.dst, start=marked)
+    with pytest.raises(EncodeError, match="gather"):
+        Indirect16(index=Addr4(0), data=Addr4(0), num=1)
     assert dataclasses.replace(LOAD.src, scale=marked).scale.is_indirect
+    # The marker turns the destination into a gather, whose tail is reserved.
     data = bytearray(encode(MULTIPLY))
     data[0x33] |= 0x20
-    with pytest.raises(DecodeError, match=r"MatmultMx\.dst\.start \(byte 0x30\)"):
+    with pytest.raises(DecodeError, match=r"MatmultMx\.dst\.reserved_a \(byte 0x3a\)"):
         decode(data)
+    data[0x3A:] = bytes(6)
+    assert decode(data).dst == Indirect16(Addr4(0x2200_1810), Addr4(0xFFC0_0002), 1)
+    # No gather stands in the place of the tags: there the marker is refused.
+    tags = bytearray(encode(TAGS))
+    tags[0x13] |= 0x20
+    with pytest.raises(DecodeError, match=r"LoadTagsSparse\.src\.start \(byte 0x10\)"):
+        decode(tags)
 
 
 @pytest.mark.parametrize(

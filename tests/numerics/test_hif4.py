@@ -312,19 +312,24 @@ def test_empty_arrays(shape):
         assert hif4.fake_quantize(jnp.zeros(shape, jnp.float32), axis=axis).shape == shape
 
 
-def test_float64_is_rounded_to_odd_once():
-    # Halfway between two bfloat16 numbers plus a little that float32 cannot hold.
+@pytest.mark.parametrize(("source", "excess"), [("bf16", 2.0**-9), ("exact", 0.0)])
+def test_float64_is_rounded_to_odd_once(source, excess):
+    """A value that rounding to nearest would first move onto a tie, then to the even side of it."""
     x = np.zeros(64)
-    x[0], x[1] = 7.0, 0.5 + 2.0**-9 + 2.0**-40
-    want = hif4.quantize(np.array([7.0, 0.5 + 2.0**-8], np.float32))
-    for source in ("bf16", "exact"):
-        q = hif4.quantize(x, source=source)
-        assert_bits_equal(q.codes[:2], want.codes)
-        with jax.enable_x64(True):
-            traced = hif4.quantize(jnp.asarray(x), source=source)
-            assert_bits_equal(traced.codes, q.codes)
-            assert hif4.fake_quantize(jnp.asarray(x), source=source).dtype == np.float64
-    assert hif4.fake_quantize(x).dtype == np.float32
+    x[0], x[1] = 7.0, 0.5 + excess + 2.0**-40
+    chosen = {"source": source, "product": "exact", "ties": "even"}
+    q = hif4.quantize(x, **chosen)
+    assert q.codes[:2].tolist() == [7, 1]
+    assert hif4.quantize(x.astype(np.float32), **chosen).codes[:2].tolist() == [7, 0]
+    fake = hif4.fake_quantize(x, **chosen)
+    assert fake.dtype == jnp.asarray(x).dtype
+    assert fake[:2].tolist() == [7.0, 1.0]
+    with jax.enable_x64(True):
+        traced = jnp.asarray(x)
+        assert_bits_equal(hif4.quantize(traced, **chosen).codes, q.codes)
+        fake = hif4.fake_quantize(traced, **chosen)
+        assert fake.dtype == np.float64
+        assert fake[:2].tolist() == [7.0, 1.0]
 
 
 @settings(max_examples=50)

@@ -6,11 +6,8 @@ returns, so that columns and single bundles can be read without a second look.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -20,29 +17,32 @@ from hardware.arch import Arch
 from hardware.opcodes import BUNDLE_BYTES
 from hardware.pe import require
 
-from .bulk import STEP, Bytes, Column, Plan, dtype_of, read, write
-from .bundle import Bundle, bundle_types, decode, encode_all, layout_of
-from .errors import DecodeError, EncodeError
+from .bulk import STEP, Bytes, Column, buffer_of, dtype_of, read, write
+from .bundle import Bundle, decode, encode_all
+from .codec import table_of
+from .errors import CapabilityError, DecodeError, EncodeError
+from .kinds import UNKNOWN, classify, holders, kinds_of, number_of, plans
 from .rows import REQUIRED, Leaf
 
 Mask: TypeAlias = NDArray[np.bool_]
-_UNKNOWN = 255
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """All bundles of one type, field by field.
+    """All bundles of one type whose descriptors have the same form, field by field.
 
     Attributes:
       type: the bundle class.
       at: position of each bundle in its stream.
       fields: one array per field, by dotted path such as ``src.extent``; enumerations as numbers,
         addresses as words.  ``residue`` (``uint8[n, 64]``) is there when reserved bits are set.
+      form: the descriptor classes in the operand slots; empty for the static ones.
     """
 
     type: type[Bundle]
     at: NDArray[np.intp]
     fields: Mapping[str, Column]
+    form: tuple[type, ...] = ()
 
 
 class BundleStream:
@@ -58,6 +58,7 @@ class BundleStream:
         self.data = data
         self._kinds = kinds
         self._strict = strict
+        self._present = [int(n) for n in np.flatnonzero(np.bincount(kinds))]
 
     def __len__(self) -> int:
         return len(self.data)
@@ -89,8 +90,11 @@ class BundleStream:
 
     def counts(self) -> dict[type[Bundle], int]:
         """Return how many bundles of each type there are; types that do not occur are left out."""
-        tally = np.bincount(self._kinds, minlength=len(_plans()))
-        return {p.owner: int(n) for p, n in zip(_plans(), tally, strict=False) if n}
+        counts: dict[type[Bundle], int] = {}
+        for plan, number in zip(plans(self.arch), np.bincount(self._kinds), strict=False):
+            if number:
+                counts[plan.owner] = counts.get(plan.owner, 0) + int(number)
+        return counts
 
     def mask(self, kind: type[Bundle] | str) -> Mask:
         """Return where a type of bundle stands, named by class or mnemonic.
@@ -98,7 +102,7 @@ class BundleStream:
         Raises:
           EncodeError: when no bundle is called so.
         """
-        return self._kinds == _kind_of(kind)
+        return self._among(kinds_of(kind, self.arch))
 
     def having(self, name: str) -> Mask:
         """Return which bundles have a field.
@@ -106,9 +110,7 @@ class BundleStream:
         Raises:
           EncodeError: when no bundle type has it.
         """
-        has = np.zeros(_UNKNOWN + 1, np.bool_)
-        has[[kind for kind, _ in _holders(name)]] = True
-        return has[self._kinds]
+        return self._among(holders(name, self.arch))
 
     def column(self, name: str, kind: type[Bundle] | str | None = None) -> Column:
         """Return a field of every bundle that has it, in stream order.
@@ -123,31 +125,48 @@ class BundleStream:
         Raises:
           EncodeError: when no bundle (or not this one) has the field.
         """
-        holders = _holders(name, None if kind is None else _kind_of(kind))
-        here = self.having(name) if kind is None else self.mask(kind)
-        leaves = [leaf for _, leaf in holders]
+        places = holders(name, self.arch, kind)
+        here = self._among(places)
+        # Only what occurs decides whether one view serves all.
+        places = {number: places[number] for number in self._present if number in places} or places
+        leaves = list(places.values())
         if len({(leaf.lo, leaf.row.width, leaf.row.kind) for leaf in leaves}) == 1:
             column = read(self.data, leaves[0])
         else:
             column = np.zeros(len(self), np.result_type(*map(dtype_of, leaves)))
-            for number, leaf in holders:
+            for number, leaf in places.items():
                 mine = self._kinds == number
                 column[mine] = read(self.data, leaf)[mine]
         return column if here.all() else column[here]
 
-    def columns(self, kind: type[Bundle] | str) -> Columns:
-        """Return all fields of all bundles of one type, copied out of the stream."""
-        number = _kind_of(kind)
-        plan, at = _plans()[number], np.flatnonzero(self._kinds == number)
+    def columns(self, kind: type[Bundle] | str, form: tuple[type, ...] = ()) -> Columns:
+        """Return all fields of all bundles of one type and form, copied out of the stream.
+
+        Args:
+          kind: class or mnemonic.
+          form: the descriptor classes in the operand slots; empty for the static ones.
+
+        Raises:
+          EncodeError: when there is no such bundle or form.
+        """
+        return self._copy(number_of(kind, form, self.arch))
+
+    def split(self) -> list[Columns]:
+        """Return the columns of everything that occurs; :func:`encode_stream` is the inverse."""
+        return [self._copy(number) for number in self._present]
+
+    def _copy(self, number: int) -> Columns:
+        plan, at = plans(self.arch)[number], np.flatnonzero(self._kinds == number)
         rows = self.data if len(at) == len(self) else self.data[at]
         fields = {path: read(rows, leaf).copy() for path, leaf in plan.fields.items()}
         if not self._strict and (residue := plan.residue(rows)).any():
             fields["residue"] = residue
-        return Columns(plan.owner, at, fields)
+        return Columns(plan.owner, at, fields, plan.layout.form)
 
-    def split(self) -> list[Columns]:
-        """Return the columns of every type that occurs; :func:`encode_stream` is the inverse."""
-        return [self.columns(cls) for cls in self.counts()]
+    def _among(self, numbers: Iterable[int]) -> Mask:
+        chosen = np.zeros(256, np.bool_)
+        chosen[list(numbers)] = True
+        return chosen[self._kinds]
 
 
 def decode_stream(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True) -> BundleStream:
@@ -163,18 +182,16 @@ def decode_stream(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True) -> 
       DecodeError: for a truncated stream, or the first bundle that :func:`encoding.decode` refuses:
         index, field, byte, what was found and what is allowed.
     """
-    flat = _buffer(data)
+    flat = buffer_of(data)
     whole, rest = divmod(len(flat), BUNDLE_BYTES)
     if rest:
         raise DecodeError("length", 0, len(flat), f"a multiple of {BUNDLE_BYTES}", index=whole)
     rows = flat.reshape(whole, BUNDLE_BYTES)
-    known = np.full(256, _UNKNOWN, np.uint8)
-    for kind, plan in enumerate(_plans()):
-        if arch >= plan.owner.first_arch:
-            known[plan.layout.opcode] = kind
-    kinds = known[rows[:, 0]]
+    kinds = np.empty(whole, np.uint8)
     for start in range(0, whole, STEP):
-        bad = _refused(rows[start : start + STEP], kinds[start : start + STEP], strict)
+        step = rows[start : start + STEP]
+        kinds[start : start + STEP] = found = classify(step, arch)
+        bad = _refused(step, found, arch, strict)
         if bad >= 0:
             at = start + bad
             decode(rows[at].tobytes(), arch, strict, index=at)
@@ -199,9 +216,9 @@ def encode_stream(
         when positions collide or leave gaps.
     """
     if isinstance(parts, BundleStream):
-        for cls in parts.counts():
-            require(parts.arch if arch is None else arch, cls.first_arch, cls.mnemonic)
-        return parts.tobytes()
+        if arch is None or arch is parts.arch:
+            return parts.tobytes()
+        parts = parts.split()
     target = Arch.MARIANA if arch is None else arch
     items: list[Any] = list(parts)
     if not all(isinstance(item, Columns) for item in items):
@@ -215,7 +232,7 @@ def encode_stream(
         if len(at) and not 0 <= int(at.min()) <= int(at.max()) < total:
             raise EncodeError(part.type.mnemonic, "at", int(at.max()), f"0..{total - 1}")
         vacant[at] = False
-        _scatter(out, at, part)
+        _scatter(out, at, part, target)
     if vacant.any():
         raise EncodeError(
             "encode_stream", "at", f"no bundle at {int(np.argmax(vacant))}", "every place once"
@@ -223,11 +240,16 @@ def encode_stream(
     return out.tobytes()
 
 
-def _scatter(out: Bytes, at: NDArray[np.intp], part: Columns) -> None:
+def _scatter(out: Bytes, at: NDArray[np.intp], part: Columns, arch: Arch) -> None:
     """Write the bundles of one type to their places, some thousands at a time."""
-    plan, name = _plans()[_kind_of(part.type)], part.type.mnemonic
+    plan, name = plans(arch)[number_of(part.type, part.form, arch)], part.type.mnemonic
     given = dict(part.fields)
     residue: Any = given.pop("residue", None)
+    for row in plan.layout.absent:
+        # A field of another generation may come along as long as it says nothing.
+        if (np.asarray(given.pop(row.absent, row.default)) != row.default).any():
+            field = next(r for r in table_of(part.type) if r.name == row.absent)
+            raise CapabilityError(f"{name}.{row.absent}", arch.label, field.generations)
     for path in given:
         if path not in plan.fields:
             raise EncodeError(name, path, "a column", ", ".join(plan.fields))
@@ -256,59 +278,15 @@ def _scatter(out: Bytes, at: NDArray[np.intp], part: Columns) -> None:
         places[at[here]] = rows.view(places.dtype)[:, 0]
 
 
-def _refused(rows: Bytes, kinds: Bytes, strict: bool) -> int:
+def _refused(rows: Bytes, kinds: Bytes, arch: Arch, strict: bool) -> int:
     """Return the first row that cannot be decoded, or -1."""
     first = len(rows)
     for kind in np.flatnonzero(np.bincount(kinds)):
         at = np.flatnonzero(kinds == kind)
-        if kind == _UNKNOWN:
+        if kind == UNKNOWN:
             first = min(first, int(at[0]))
             continue
-        good = _plans()[kind].accepts(rows if len(at) == len(rows) else rows[at], strict)
+        good = plans(arch)[kind].accepts(rows if len(at) == len(rows) else rows[at], strict)
         if good is not None:
             first = min(first, int(at[np.argmin(good)]))
     return first if first < len(rows) else -1
-
-
-@cache
-def _plans() -> tuple[Plan, ...]:
-    return tuple(Plan(cls, layout_of(cls)) for cls in bundle_types())
-
-
-def _kind_of(kind: type[Bundle] | str) -> int:
-    for number, plan in enumerate(_plans()):
-        if kind in (plan.owner, plan.owner.mnemonic):
-            return number
-    known = ", ".join(plan.owner.mnemonic for plan in _plans())
-    raise EncodeError("BundleStream", "kind", kind, known)
-
-
-@cache
-def _holders(name: str, only: int | None = None) -> tuple[tuple[int, Leaf], ...]:
-    """Return the types that have a field, each with the field's place."""
-    found = [
-        (kind, plan.fields[name])
-        for kind, plan in enumerate(_plans())
-        if name in plan.fields and only in (None, kind)
-    ]
-    if not found:
-        plans = _plans() if only is None else (_plans()[only],)
-        known = sorted({path for plan in plans for path in plan.fields})
-        raise EncodeError("BundleStream", "column", name, ", ".join(known))
-    return tuple(found)
-
-
-def _buffer(data: Any) -> Bytes:
-    """Return bytes or a file's contents as ``uint8[n]``, without a copy, read-only."""
-    if isinstance(data, (str, os.PathLike)):
-        path = Path(os.fspath(data))
-        if not path.stat().st_size:
-            return np.zeros(0, np.uint8)
-        return np.memmap(path, np.uint8, mode="r")
-    try:
-        flat = np.frombuffer(memoryview(data).cast("B"), np.uint8)
-    except (TypeError, ValueError, BufferError):
-        allowed = "bytes or the path of a file"
-        raise DecodeError("data", 0, type(data).__name__, allowed) from None
-    flat.flags.writeable = False
-    return flat

@@ -66,8 +66,8 @@ def by_oracle(bits: np.ndarray, fmt, policy) -> tuple[np.ndarray, np.ndarray]:
     return codes, np.array([s for s, _ in done], np.uint8)
 
 
-EVERYWHERE = [(f, p) for f in ELEMENTS for p in (*POLICIES.values(), *RULES)]
-SOMEWHERE = [(f, p) for f in (E2M1FN, E4M3FN, E5M2) for p in OTHERS]
+EVERYWHERE = [(f, p) for f in ELEMENTS for p in POLICIES.values()]
+SOMEWHERE = [(f, p) for f in (E2M1FN, E4M3FN, E5M2) for p in (*RULES, *OTHERS)]
 
 
 @pytest.mark.parametrize(("fmt", "policy"), EVERYWHERE + SOMEWHERE, ids=str)
@@ -80,7 +80,7 @@ def test_quantize_equals_oracle(fmt, policy):
 
 
 @pytest.mark.parametrize("source", [ml_dtypes.bfloat16, np.float16])
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=str)
+@pytest.mark.parametrize("policy", [OCP, NEURON_2_24], ids=str)
 @pytest.mark.parametrize("fmt", [E2M1FN, E4M3FN, E5M2], ids=str)
 def test_sixteen_bit_sources_equal_the_oracle(fmt, policy, source):
     raw = (blocks(fmt, 64) >> 16).astype(np.uint16)
@@ -105,9 +105,15 @@ def test_many_blocks_equal_the_oracle(fmt, policy):
     assert_bits_equal(np.asarray(codes), want_codes)
 
 
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=str)
-@pytest.mark.parametrize("fmt", [E2M1FN, E4M3FN, E5M2], ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+TRACED = [
+    (E2M1FN, OCP, np.float32),
+    (E4M3FN, OCP, np.float32),
+    (E5M2, NEURON_2_24, np.float32),
+    (E4M3FN, NEURON_2_31, ml_dtypes.bfloat16),
+]
+
+
+@pytest.mark.parametrize(("fmt", "policy", "dtype"), TRACED, ids=str)
 def test_eager_jit_and_vmap_agree(fmt, policy, dtype):
     bits = blocks(fmt)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -131,12 +137,12 @@ def test_block_max_sees_subnormals():
     assert int(np.asarray(q.dequantize()).view(np.uint32)[3]) == 0x00400000
 
 
-@pytest.mark.parametrize("shape", [(70,), (3, 33), (40, 5), (2, 31, 3), (5, 1)])
-@pytest.mark.parametrize("block", [32, 7, 1, 100])
+@pytest.mark.parametrize("shape", [(70,), (40, 5), (2, 31, 3)])
+@pytest.mark.parametrize("block", [32, 7])
 def test_any_axis_and_a_partial_last_block(shape, block):
     rng = np.random.default_rng(1)
     x = (rng.normal(size=shape) * 2.0 ** rng.integers(-9, 9, shape)).astype(np.float32)
-    for axis in range(-len(shape), len(shape)):
+    for axis in (*range(-len(shape), 0), 0):
         q = quantize(x, "e4m3fn", axis=axis, block=block)
         assert q.shape == shape
         moved = np.moveaxis(x, axis, -1)
@@ -171,8 +177,10 @@ def test_block_shape_is_a_tile_of_the_last_two_axes(shape):
     assert_bits_equal(back.dequantize(), q.dequantize())
 
 
-@pytest.mark.parametrize("policy", [OCP, NEURON_2_24], ids=str)
-@pytest.mark.parametrize("fmt", ELEMENTS, ids=str)
+EVERY_CODE = [(f, OCP) for f in ELEMENTS] + [(E2M1FN, NEURON_2_24), (E5M2, NEURON_2_24)]
+
+
+@pytest.mark.parametrize(("fmt", "policy"), EVERY_CODE, ids=str)
 def test_dequantize_every_code_and_scale(fmt, policy):
     codes = np.tile(np.arange(1 << fmt.bits, dtype=np.uint8), (256, 1))
     scales = np.arange(256, dtype=np.uint8)[:, None]
@@ -195,7 +203,7 @@ def test_dequantize_to_sixteen_bits_rounds_once(dtype):
     assert q.dequantize(dtype).dtype == dtype
 
 
-@pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (3, 0, 40)])
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (3, 0, 40)])
 @pytest.mark.parametrize("block", [32, BlockShape()])
 def test_empty_arrays(shape, block):
     if isinstance(block, BlockShape) and len(shape) < 2:

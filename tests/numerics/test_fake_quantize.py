@@ -12,7 +12,7 @@ from mxref.errors import FormatError, PolicyError
 from mxref.fake_quantize import fake_quantize, in_range
 from mxref.formats import E2M1FN, E4M3FN, E5M2
 from mxref.mxarray import BlockShape
-from mxref.policy import POLICIES
+from mxref.policy import NEURON_2_24, NVIDIA, OCP
 from mxref.testing import assert_bits_equal
 
 
@@ -25,8 +25,9 @@ def sample(seed: int, shape=(6, 64)) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=str)
-@pytest.mark.parametrize("fmt", [E2M1FN, E4M3FN, E5M2], ids=str)
+@pytest.mark.parametrize(
+    ("fmt", "policy"), [(E2M1FN, OCP), (E4M3FN, NEURON_2_24), (E5M2, NVIDIA)], ids=str
+)
 @pytest.mark.parametrize("options", [{}, {"axis": 0, "block": 4}, {"block": BlockShape()}])
 def test_forward_bits_are_those_of_quantize(fmt, policy, options):
     x = sample(1)
@@ -54,7 +55,8 @@ def test_the_dtype_of_x_comes_back(dtype):
 def test_float64_keeps_the_values():
     x = sample(2).astype(np.float64)
     want = np.asarray(quantize(x, "e4m3fn").dequantize()).astype(np.float64)
-    assert_bits_equal(fake_quantize(x, "e4m3fn"), quantize(x, "e4m3fn").dequantize())
+    with jax.enable_x64(False):
+        assert_bits_equal(fake_quantize(x, "e4m3fn"), quantize(x, "e4m3fn").dequantize())
     with jax.enable_x64(True):
         got = fake_quantize(jnp.asarray(x), "e4m3fn")
         assert_bits_equal(np.asarray(got), want)

@@ -91,7 +91,7 @@ def test_it_passes_through_jit_vmap_and_scan():
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("order", [(0, 2, 1), (2, 1, 0), (1, 2, 0), (-1, 0, 1)])
+@pytest.mark.parametrize("order", [(2, 1, 0), (-1, 0, 1)])
 def test_transpose_moves_blocks_with_their_axis(axis, order):
     a = q(axis=axis, block=5)
     values = np.asarray(a.dequantize())

@@ -89,7 +89,7 @@ def test_every_rounding_equals_the_oracle_at_the_edges(fmt):
             assert_bits_equal(np.asarray(got), want)
 
 
-@pytest.mark.parametrize("fmt", [*TARGETS, E8M0], ids=str)
+@pytest.mark.parametrize("fmt", [*MAIN, FP16, E8M0], ids=str)
 def test_eager_jit_and_vmap_agree(fmt):
     x = jnp.asarray(edges(fmt)[: edges(fmt).size // 4 * 4].view(np.float32)).reshape(-1, 4)
     eager = narrow(x, fmt)

@@ -44,8 +44,8 @@ def quantize(
         E1_16 = max|x| of each 4 lanes * R * 2^-E1_8 >= 2
         lane  = min(round(4 * bf16(|x| * R) * 2^-(E1_8 + E1_16)), 7), with x's sign
 
-    The maxima are compared with their products unrounded, as in the official and the AMCT
-    quantizers.  The sign is kept on lanes that become zero (D18).  A short last group is filled with zeros that
+    The products with the maxima are compared unrounded, as in the official and the AMCT quantizers.
+    The sign is kept on lanes that become zero (D18).  A short last group is filled with zeros that
     are never stored (D23g).
 
     Args:

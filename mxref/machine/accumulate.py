@@ -21,7 +21,7 @@ from mxref.formats import FormatSpec
 from mxref.program.arrays import NAN_BITS
 
 from .memory import Memory, Where
-from .operands import RESULT_FORMATS, byte_columns, format_of, locate, walk
+from .operands import RESULT_FORMATS, byte_columns, format_of, locate, tensor_slot, walk
 
 ZeroScope = Literal["written", "bank"]
 #: Adds the moving columns selected by the index to starting values (None: zeros), in the order.
@@ -84,7 +84,7 @@ def destination(memory: Memory, bundle: MatmultMx, index: int) -> Destination:
     """
     where = Where(index, "dst")
     fmt = format_of(RESULT_FORMATS, bundle.out_dtype, Where(index, "out_dtype"))
-    dst = bundle.dst
+    dst = tensor_slot(bundle.dst, where)
     partition, offset = locate(dst.start, Space.PSUM, Where(index, "dst.start"))
     if dst.count != bundle.src.containers:
         # "MX-Matmul Legality Contract & Dequant", code 237.
@@ -96,14 +96,12 @@ def destination(memory: Memory, bundle: MatmultMx, index: int) -> Destination:
     return Destination(partition, rows, fmt, offset + walk(dst, size))
 
 
-def clear(memory: Memory, bundle: MatmultMx, dst: Destination, zero: ZeroScope) -> None:
-    """Do what START does: clear the bytes to be written, and the zero region's window.
+def clear_window(memory: Memory, bundle: MatmultMx, dst: Destination, zero: ZeroScope) -> None:
+    """Clear the zero region's window, as START does besides the bytes to be written (D25a).
 
     The window is aligned to its own size and holds the destination's first bank; region 0 has none
-    unless ``zero="bank"`` asks for the seed's reading (D25, D25a).
+    unless ``zero="bank"`` asks for the seed's reading (D25).
     """
-    for _, columns in dst.groups():
-        memory.write(Space.PSUM, dst.partitions, columns, np.uint8(0))
     if bundle.psum_zero_region or zero == "bank":
         window = PSUM_BANK_BYTES * ZERO_REGION_BANKS[bundle.psum_zero_region]
         low = int(dst.offsets.min()) // window * window
@@ -116,9 +114,10 @@ def accumulate(
     """Add one bundle's results into PSUM."""
     fresh = bool(bundle.accumulate_flags & AccumulateFlag.START)
     if fresh:
-        clear(memory, bundle, dst, zero)
+        clear_window(memory, bundle, dst, zero)
     for chosen, columns in dst.groups():
-        # The first selection of a cleared destination starts at the zeros just written.
+        # The first selection holds every byte of the destination once, so starting it at zero is
+        # all that START's clearing of those bytes means.
         start = None if fresh else _read(memory, dst, columns, Where(index, "dst"))
         fresh = False
         result = add(chosen, start)
@@ -127,9 +126,9 @@ def accumulate(
 
 def _read(memory: Memory, dst: Destination, columns: Any, where: Where) -> np.ndarray:
     raw, unknown = memory.read(Space.PSUM, where, dst.partitions, columns, rows_hint=dst.partition)
-    flat = np.ascontiguousarray(raw).reshape(dst.rows, -1)
+    flat = raw.copy().reshape(dst.rows, -1)
     if dst.size == 4:
-        bits = flat.view("<u4").copy()
+        bits = flat.view("<u4")
     else:
         bits = flat.view("<u2").astype(np.uint32) << np.uint32(16)
     if unknown is not None:

@@ -29,6 +29,7 @@ from .operands import (
     locate,
     place,
     store,
+    tensor_slot,
     walk,
 )
 from .product import Kept, Product, right_side
@@ -107,7 +108,7 @@ class Machine:
         reads = f"{fmt}[{at.rows}, {at.containers} x 4] {bundle.src.data}, latches {group.code:#x}"
         return (
             reads,
-            f"{dst.format}[{dst.rows}, {len(dst.offsets)}] {bundle.dst.start}",
+            f"{dst.format}[{dst.rows}, {len(dst.offsets)}] {tensor_slot(bundle.dst, where).start}",
         )
 
     def quantize(self, index: int, bundle: QuantizeMx) -> tuple[str, str]:
@@ -119,7 +120,7 @@ class Machine:
         source = format_of(SOURCE_FORMATS, bundle.src_dtype, Where(index, "src_dtype"))
         target = format_of(MX_FORMATS, bundle.dst_dtype, Where(index, "dst_dtype"))
         rows = bundle.num_active_channels
-        src = bundle.src
+        src = tensor_slot(bundle.src, where)
         partition, offset = locate(src.start, Space.SBUF, where)
         at = place(self.memory, bundle.dst, target, rows, Where(index, "dst"))
         count = src.count

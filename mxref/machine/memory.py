@@ -31,13 +31,34 @@ class Where:
         return ExecutionError(self.index, self.field, reason, address)
 
 
+def partition_mask(partitions: Any) -> int:
+    """Return a set of partitions as the bits of a number."""
+    if isinstance(partitions, slice):
+        return (1 << partitions.stop) - (1 << partitions.start)
+    return sum(1 << int(p) for p in np.ravel(partitions))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some partitions, as bits, and the byte columns ``low .. high - 1`` of each."""
+
+    partitions: int
+    low: int
+    high: int
+
+    def meets(self, other: Window) -> bool:
+        """Whether the two share a byte."""
+        apart = self.high <= other.low or other.high <= self.low
+        return not apart and bool(self.partitions & other.partitions)
+
+
 class Memory:
     """Mutable working copies of one State's memories."""
 
     def __init__(self, state: State | None, arch: Arch, uninitialised: Uninitialised) -> None:
         self.uninitialised = uninitialised
-        #: Byte columns of SBUF that were written or forgotten, in time order.
-        self.changes: list[tuple[int, int]] = []
+        #: What was written or forgotten in SBUF, in time order.
+        self.changes: list[Window] = []
         self._base = State.empty(arch) if state is None else state
         # Fresh zeros are the run's own; a given State's arrays are copied when first written.
         self._owned = {Space.SBUF, Space.PSUM} if state is None else set[Space]()
@@ -115,21 +136,21 @@ class Memory:
     def write(self, space: Space, partitions: Any, columns: Any, raw: Any) -> None:
         """Store bytes."""
         memory, written = self._own(space)
-        self._note(space, columns)
+        self._note(space, partitions, columns)
         memory[partitions, columns] = raw
         written[partitions, columns] = True
 
     def forget(self, space: Space, partitions: Any, columns: Any, known: np.ndarray) -> None:
         """Mark bytes as not written where ``known`` is false: a result of unwritten operands."""
         _, written = self._own(space)
-        self._note(space, columns)
+        self._note(space, partitions, columns)
         written[partitions, columns] = known
 
-    def _note(self, space: Space, columns: Any) -> None:
+    def _note(self, space: Space, partitions: Any, columns: Any) -> None:
         if space is Space.SBUF:
             if not isinstance(columns, slice):
                 columns = slice(int(columns.min()), int(columns.max()) + 1)
-            self.changes.append((columns.start, columns.stop))
+            self.changes.append(Window(partition_mask(partitions), columns.start, columns.stop))
 
     def publish(self, **rest: Any) -> State:
         """Return the State that the run produced."""

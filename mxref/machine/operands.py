@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from encoding import Addr4, MxPattern, Tensor3D
+from encoding import Addr4, Indirect16, MxIndirect, MxPattern, Tensor3D
 from hardware import Space, WireDtype
 from mxref.errors import Unmodelled
 from mxref.formats import BF16, E2M1FN, E4M3FN, E5M2, FP16, FP32, FormatSpec
 from mxref.program import layout
 
-from .memory import Memory, Where
+from .memory import Memory, Where, Window, partition_mask
 
 #: Wire tags in MX bundles; the wire cannot tell E4M3FN from the IEEE-like E4M3 (D18).
 MX_FORMATS: dict[int, FormatSpec] = {
@@ -62,6 +62,32 @@ def locate(address: Addr4, space: Space, where: Where) -> tuple[int, int]:
     return address.partition, address.offset
 
 
+def packed_slot(operand: MxPattern | MxIndirect, where: Where) -> MxPattern:
+    """Return the static descriptor of an MX slot.
+
+    Raises:
+      Unmodelled: for a gather.
+    """
+    if isinstance(operand, MxIndirect):
+        raise Unmodelled(where.index, where.field, _gather(operand.index))
+    return operand
+
+
+def tensor_slot(operand: Tensor3D | Indirect16, where: Where) -> Tensor3D:
+    """Return the static descriptor of a tensor slot.
+
+    Raises:
+      Unmodelled: for a gather.
+    """
+    if isinstance(operand, Indirect16):
+        raise Unmodelled(where.index, where.field, _gather(operand.index))
+    return operand
+
+
+def _gather(index: Addr4) -> str:
+    return f"a gather with index vector {index.word:#010x} is not executed yet"
+
+
 @dataclass(frozen=True)
 class Packed:
     """A packed operand taken out of memory.
@@ -90,22 +116,29 @@ class PackedPlace:
     bits: int
     reverse: bool
 
-    @property
-    def key(self) -> tuple[int, ...]:
-        """The same for places of the same bytes, walked the same way."""
-        first = int(self.scale_rows[0])
-        numbers = self.partition, self.rows, self.data.start, first, self.scale.start
-        return (*numbers, self.containers, self.bits, self.reverse)
+    def windows(self) -> tuple[Window, Window]:
+        """The bytes of the elements and of the scales."""
+        rows = partition_mask(slice(self.partition, self.partition + self.rows))
+        return (
+            Window(rows, self.data.start, self.data.stop),
+            Window(partition_mask(self.scale_rows), self.scale.start, self.scale.stop),
+        )
 
 
 def place(
-    memory: Memory, pattern: MxPattern, fmt: FormatSpec, rows: int, where: Where
+    memory: Memory,
+    operand: MxPattern | MxIndirect,
+    fmt: FormatSpec,
+    rows: int,
+    where: Where,
 ) -> PackedPlace:
     """Resolve a descriptor to bytes.
 
     Raises:
       ExecutionError: when it walks no whole containers or leaves the memory.
+      Unmodelled: for a gather.
     """
+    pattern = packed_slot(operand, where)
     data_at = Where(where.index, f"{where.field}.data")
     scale_at = Where(where.index, f"{where.field}.scale")
     partition, offset = locate(pattern.data, Space.SBUF, data_at)

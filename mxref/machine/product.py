@@ -37,8 +37,9 @@ class Side:
 
 def left_side(value: Packed, fmt: FormatSpec) -> Side:
     """Return a stationary operand in the kernel's layout."""
-    codes = value.codes.transpose(1, 0, 2).reshape(value.codes.shape[1], -1)
-    return _side(codes, value.scales.T, fmt, value.poison)
+    # The four lanes of a container move as one word.
+    words = np.ascontiguousarray(value.codes).view(np.uint32)[..., 0]
+    return _side(np.ascontiguousarray(words.T).view(np.uint8), value.scales.T, fmt, value.poison)
 
 
 def right_side(value: Packed, fmt: FormatSpec) -> Side:
@@ -95,7 +96,7 @@ def _zeros(rows: int, columns: int) -> jax.Array:
 
 
 class Kept:
-    """Moving operands by place, each valid until a byte column that it lies in is written."""
+    """Moving operands by place, each valid until a byte that it lies in is written."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -103,14 +104,11 @@ class Kept:
 
     def get(self, at: PackedPlace, fmt: FormatSpec, make: Callable[[], Side]) -> Side:
         """Return the operand at a place, taken out of memory again only when it may differ."""
-        key = at.key, fmt
+        windows = at.windows()
+        key = windows, at.partition, at.reverse, fmt
         since, side = self._sides.get(key, (0, None))
         changes = self._memory.changes
-        if side is None or any(
-            low < window.stop and window.start < high
-            for low, high in changes[since:]
-            for window in (at.data, at.scale)
-        ):
+        if side is None or any(w.meets(c) for c in changes[since:] for w in windows):
             side = make()
         self._sides[key] = len(changes), side
         return side

@@ -1,0 +1,189 @@
+"""The differentiable road: forward bits, straight-through rule, reverse options (D29, D30)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mxref.block import quantize
+from mxref.errors import FormatError, PolicyError, ShapeError
+from mxref.fake_quantize import in_range
+from mxref.formats import E2M1FN, E4M3FN, E5M2
+from mxref.matmul import matmul
+from mxref.policy import (
+    BACKEND,
+    BLOCK,
+    NEURON_2_24,
+    NVIDIA,
+    OCP,
+    SEQUENTIAL,
+    SYSTOLIC_MX,
+)
+from mxref.quantized_matmul import quantized_matmul
+from mxref.testing import assert_bits_equal
+
+
+def normal(seed, shape, dtype=jnp.float32):
+    return jax.random.normal(jax.random.key(seed), shape).astype(dtype)
+
+
+def coarse(seed, shape):
+    """Small integers: E4M3 and every sum of products hold them exactly."""
+    return jax.random.randint(jax.random.key(seed), shape, -3, 4).astype(jnp.float32)
+
+
+@pytest.mark.parametrize("accumulate", [BLOCK, SEQUENTIAL, SYSTOLIC_MX, BACKEND], ids=str)
+@pytest.mark.parametrize(
+    ("fmt", "rhs_fmt", "policy"),
+    [(E4M3FN, None, OCP), (E2M1FN, E4M3FN, NEURON_2_24), (E5M2, E2M1FN, NVIDIA)],
+    ids=str,
+)
+def test_forward_equals_matmul_of_quantized(fmt, rhs_fmt, policy, accumulate):
+    x, w = normal(0, (2, 3, 70)), normal(1, (70, 4))
+    how = {"policy": policy, "block": 16}
+    qx = quantize(x, fmt, **how)
+    qw = quantize(w, rhs_fmt or fmt, axis=-2, **how)
+    want = np.asarray(matmul(qx, qw, accumulate=accumulate))
+
+    def f(x, w):
+        return quantized_matmul(x, w, fmt, rhs_fmt, accumulate=accumulate, **how)
+
+    assert_bits_equal(np.asarray(f(x, w)), want)
+    assert_bits_equal(np.asarray(jax.jit(f)(x, w)), want)
+    if accumulate != BACKEND:
+        assert_bits_equal(np.asarray(jax.vmap(f, in_axes=(0, None))(x, w)), want)
+    out, _ = jax.vjp(f, x, w)
+    assert_bits_equal(np.asarray(out), want)
+
+
+def test_gradient_is_the_product_of_dequantized():
+    x, w, g = coarse(0, (4, 64)), coarse(1, (64, 5)), coarse(2, (4, 5))
+    _, pull = jax.vjp(lambda x, w: quantized_matmul(x, w, E4M3FN), x, w)
+    dx, dw = pull(g)
+    assert_bits_equal(np.asarray(dx), np.asarray(g @ w.T))
+    assert_bits_equal(np.asarray(dw), np.asarray(x.T @ g))
+    tx, tw = coarse(3, x.shape), coarse(4, w.shape)
+    _, tangent = jax.jvp(lambda x, w: quantized_matmul(x, w, E4M3FN), (x, w), (tx, tw))
+    assert_bits_equal(np.asarray(tangent), np.asarray(tx @ w + x @ tw))
+
+
+@pytest.mark.parametrize("ste", ["clip", "identity"])
+def test_gradient_stops_where_values_were_clipped(ste):
+    # amax 500 has scale 1 under "floor", so 500 lies beyond 448 and 448 does not.
+    x = jnp.zeros((1, 32), jnp.float32).at[0, :4].set(jnp.array([500.0, 448.0, -449.0, 1.0]))
+    w = jnp.ones((32, 1), jnp.float32)
+    dx = jax.grad(lambda x: quantized_matmul(x, w, E4M3FN, ste=ste).sum())(x)
+    want = [0.0, 1.0, 0.0, 1.0] if ste == "clip" else [1.0] * 4
+    assert np.asarray(dx)[0, :4].tolist() == want
+    dw = jax.grad(lambda w: quantized_matmul(w.T, x.T, E4M3FN, ste=ste).sum(), argnums=0)(w)
+    assert np.asarray(dw)[:4, 0].tolist() == [448.0, 448.0, -448.0, 1.0]
+
+
+def test_the_tangent_is_not_narrowed():
+    x, w = jnp.ones((1, 32), jnp.float32), jnp.ones((32, 1), jnp.float32)
+    t = jnp.full((1, 32), 1 + 2.0**-20, jnp.float32)
+    _, tangent = jax.jvp(lambda x: quantized_matmul(x, w, E2M1FN), (x,), (t,))
+    assert tangent.item() == 32 * (1 + 2.0**-20)
+
+
+def test_mask_follows_policy_and_axis():
+    x, w, g = normal(0, (4, 64)) * 300, normal(1, (64, 5)) * 300, jnp.ones((4, 5), jnp.float32)
+    for policy in (OCP, NEURON_2_24, NVIDIA):
+        _, pull = jax.vjp(lambda x, w, p=policy: quantized_matmul(x, w, E4M3FN, policy=p), x, w)
+        dx, dw = pull(g)
+        mx = in_range(x, E4M3FN, policy=policy)
+        mw = in_range(w, E4M3FN, axis=-2, policy=policy)
+        np.testing.assert_array_equal(np.asarray(dx != 0), np.asarray(mx))
+        np.testing.assert_array_equal(np.asarray(dw != 0), np.asarray(mw))
+
+
+def test_transforms_agree():
+    x, w = coarse(0, (2, 3, 64)), coarse(1, (64, 5))
+
+    def loss(x, w):
+        return quantized_matmul(x, w, E4M3FN).sum()
+
+    dx, dw = jax.grad(loss, argnums=(0, 1))(x, w)
+    for other in (jax.jit(jax.grad(loss, argnums=(0, 1))), jax.grad(jax.checkpoint(loss), (0, 1))):
+        for got, want in zip(other(x, w), (dx, dw), strict=True):
+            assert_bits_equal(np.asarray(got), np.asarray(want))
+    each = jax.vmap(jax.grad(loss), in_axes=(0, None))(x, w)
+    assert_bits_equal(np.asarray(each), np.asarray(dx))
+
+    def scanned(w):
+        return jax.lax.scan(lambda c, row: (c + loss(row, w), None), jnp.float32(0), x)[0]
+
+    assert_bits_equal(np.asarray(jax.grad(scanned)(w)), np.asarray(dw))
+    linear = jax.linearize(lambda x: quantized_matmul(x, w, E4M3FN), x)[1]
+    assert_bits_equal(np.asarray(linear(x)), np.asarray(jnp.matmul(x, w)))
+    with jax.enable_x64(True):
+        wide = jax.grad(loss, argnums=(0, 1))(x, w)
+    for got, want in zip(wide, (dx, dw), strict=True):
+        assert_bits_equal(np.asarray(got), np.asarray(want))
+
+
+def test_batched_weights_and_dtypes():
+    x, w = coarse(0, (2, 3, 32)).astype(jnp.bfloat16), coarse(1, (2, 32, 5)).astype(jnp.float16)
+    out, pull = jax.vjp(lambda x, w: quantized_matmul(x, w, E4M3FN), x, w)
+    assert out.dtype == jnp.float32
+    dx, dw = pull(jnp.ones_like(out))
+    assert (dx.shape, dx.dtype) == (x.shape, x.dtype)
+    assert (dw.shape, dw.dtype) == (w.shape, w.dtype)
+    ones = jnp.ones((2, 3, 5), jnp.float32)
+    want = jnp.einsum("bmn,bkn->bmk", ones, w.astype(jnp.float32)).astype(jnp.bfloat16)
+    assert_bits_equal(np.asarray(dx), np.asarray(want))
+
+
+def test_backward_policy_requantizes_along_the_new_axis():
+    x, w, g = normal(0, (40, 64)), normal(1, (64, 48)), normal(2, (40, 48))
+    for given, order in ((NEURON_2_24, BACKEND), ((NEURON_2_24, BLOCK), BLOCK)):
+        _, pull = jax.vjp(
+            lambda x, w, b=given: quantized_matmul(x, w, E4M3FN, E5M2, ste="identity", backward=b),
+            x,
+            w,
+        )
+        dx, dw = pull(g)
+        p = {"policy": NEURON_2_24}
+        want = matmul(quantize(g, E4M3FN, **p), quantize(w.T, E5M2, axis=-2, **p), accumulate=order)
+        assert_bits_equal(np.asarray(dx), np.asarray(want))
+        want = matmul(quantize(x.T, E4M3FN, **p), quantize(g, E5M2, axis=-2, **p), accumulate=order)
+        assert_bits_equal(np.asarray(dw), np.asarray(want))
+
+
+def test_backward_order_alone_keeps_the_factors():
+    x, w, g = normal(0, (4, 64)), normal(1, (64, 5)), normal(2, (4, 5))
+    how = {"ste": "identity", "backward": "SYSTOLIC_MX"}
+    _, pull = jax.vjp(lambda x, w: quantized_matmul(x, w, E4M3FN, **how), x, w)
+    dx, dw = pull(g)
+    qx, qw = quantize(x, E4M3FN), quantize(w, E4M3FN, axis=-2)
+    want = matmul(g, qw.dequantize().T, accumulate=SYSTOLIC_MX)
+    assert_bits_equal(np.asarray(dx), np.asarray(want))
+    want = matmul(qx.dequantize().T, g, accumulate=SYSTOLIC_MX)
+    assert_bits_equal(np.asarray(dw), np.asarray(want))
+
+
+def test_backward_policy_keeps_the_mask():
+    x = jnp.zeros((1, 32), jnp.float32).at[0, :3].set(jnp.array([500.0, 448.0, 1.0]))
+    w = jnp.ones((32, 1), jnp.float32)
+    dx = jax.grad(lambda x: quantized_matmul(x, w, E4M3FN, backward=OCP).sum())(x)
+    assert np.asarray(dx)[0, :3].tolist() == [0.0, 1.0, 1.0]
+
+
+def test_refusals():
+    x, w = normal(0, (4, 64)), normal(1, (64, 5))
+    with pytest.raises(PolicyError, match="ste"):
+        quantized_matmul(x, w, E4M3FN, ste="soft")
+    with pytest.raises(ShapeError, match="matmul multiplies"):
+        quantized_matmul(quantize(x, E4M3FN), w, E4M3FN)
+    with pytest.raises(FormatError, match="e4m3"):
+        quantized_matmul(x, w, "e4m3")
+    with pytest.raises(FormatError, match="float32 first"):
+        quantized_matmul(np.ones((4, 64)), w, E4M3FN)
+    with pytest.raises(ShapeError, match="K"):
+        quantized_matmul(x, x, E4M3FN)
+    with pytest.raises(PolicyError, match="BLOCK only"):
+        quantized_matmul(x, w, E4M3FN, backward=BLOCK)
+    with pytest.raises(TypeError, match=r"custom_vjp|forward-mode"):
+        jax.jvp(lambda x: quantized_matmul(x, w, E4M3FN, backward=OCP), (x,), (x,))

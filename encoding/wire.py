@@ -83,9 +83,9 @@ def record(
     return make
 
 
-def _validate(self: Any) -> None:
+def _validate(self: object) -> None:
     """Check every field against its row and store it in its canonical type."""
-    owner: type[Any] = type(self)
+    owner = type(self)
     for row in table_of(owner):
         if row.kind is Kind.CONST or row.kind is Kind.RESERVED:
             continue

@@ -51,7 +51,9 @@ def blocks(fmt: FormatSpec, count: int = 128) -> np.ndarray:
     bits[21:24, 5] = [0x7FC00000, 0x7F800000, 0x7FA00001]
     bits[24, :2] = [0x7F800000, 0x7FC00000]
     bits[25, 9] = 0xFFC00000
-    bits[26] = rng.integers(0, 2**32, 32, dtype=np.uint32)
+    bits[26] = rng.integers(0x7D000000, 0x7F800000, 32, dtype=np.uint32)  # beside Inf: code 254
+    bits[26, 7] = 0x7F800000
+    bits[40] = rng.integers(0, 2**32, 32, dtype=np.uint32)
     bits[27:40, 0] = (bits[27:40, 0] & 0x7F800000) | 0x600000  # block maxima at 1.75 and beside
     return bits | (rng.integers(0, 2, (count, 32), dtype=np.uint32) << 31)
 

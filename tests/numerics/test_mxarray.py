@@ -181,9 +181,22 @@ def test_indexing_whole_blocks(index):
 
 
 @pytest.mark.parametrize(
-    "index", [(..., 3), (..., slice(1, 33)), (..., slice(0, 40)), (..., slice(None, None, 2)), 9,
-              (0, 0, 0, 0), [0, 1], (..., ...), True, (np.array([1]),)],
-)  # fmt: skip
+    "index",
+    [
+        (..., 3),
+        (..., slice(1, 33)),
+        (..., slice(8, 64)),
+        (..., slice(8, None)),
+        (..., slice(0, 40)),
+        (..., slice(None, None, 2)),
+        9,
+        (0, 0, 0, 0),
+        [0, 1],
+        (..., ...),
+        True,
+        (np.array([1]),),
+    ],
+)
 def test_indexing_refuses(index):
     with pytest.raises(ShapeError):
         q()[index]

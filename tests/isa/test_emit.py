@@ -192,7 +192,9 @@ def test_float32_in_two_passes(flags, first, second):
 
 
 def test_float32_in_one_pass_and_fp32r():
-    load, multiply = Emitter().emit(dense(dtype=FP32))
+    emitter = Emitter()
+    load, multiply = emitter.emit(dense(dtype=FP32))
+    assert types(emitter.emit(dense(dtype=FP32))) == [LoadStationary, Matmul]
     assert (load.dtype, load.fp32_mode, multiply.fp32_mode) == (WireDtype.FP32, 3, 3)
     for bundle in Emitter().emit(dense(dtype=FP32R)):
         assert encode_all([bundle])[0x20:0x22] == b"\x0a\x02"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import random
+import time
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from encoding import (
     DecodeError,
     EncodeError,
     LdWeightMx,
+    LoadStationary,
     Matmul,
     MatmultMx,
     QuantizeMx,
@@ -220,6 +222,19 @@ def test_the_earliest_of_several_kinds_of_fault_is_reported():
         decode_stream(b"".join(map(bytes, bundles)))
 
 
+@pytest.mark.parametrize("early", [LoadStationary, MatmultMx])
+def test_the_earliest_fault_wins_whatever_its_kind(early):
+    bundles = [bytearray(encode(b)) for b in drawn(300, seed=6, wild=0)]
+    opcode = {LoadStationary: 0x01, MatmultMx: 0x0A}
+    late = LoadStationary if early is MatmultMx else MatmultMx
+    first = next(i for i, b in enumerate(bundles) if b[0] == opcode[early])
+    second = next(i for i, b in enumerate(bundles) if b[0] == opcode[late] and i > first)
+    for at in (first, second):
+        bundles[at][0x20] = 0x77
+    with pytest.raises(DecodeError, match=f"bundle {first}, {early.__name__}"):
+        decode_stream(b"".join(map(bytes, bundles)))
+
+
 @pytest.mark.parametrize("length", [1, 63, 65, 64 * 9 + 40])
 def test_truncated_streams_are_refused(length):
     data = encode_all(drawn(10))[:length]
@@ -359,6 +374,27 @@ def test_older_generations_lack_mx(stream):
         encode_stream(stream, Arch.CAYMAN)
     with pytest.raises(CapabilityError):
         encode_stream(stream.split(), Arch.SUNDA)
+
+
+@pytest.mark.slow
+def test_a_million_mixed_bundles_at_a_hundred_megabytes_per_second():
+    """Processor time, so that a busy machine does not decide; benchmarks measure the clock."""
+    pool = np.frombuffer(encode_all(drawn(4000, gather=0.1)), np.uint8).reshape(-1, 64)
+    data = pool[np.random.default_rng(0).integers(0, len(pool), 1_000_000)].tobytes()
+
+    def rate(call, *args):
+        best = 0.0
+        for _ in range(3):
+            start = time.process_time()
+            result = call(*args)
+            best = max(best, len(data) / (time.process_time() - start) / 1e6)
+        return best, result
+
+    decoding, stream = rate(decode_stream, data)
+    encoding, again = rate(encode_stream, stream.split())
+    print(f"decode {decoding:.0f} MB/s, encode {encoding:.0f} MB/s of processor time")
+    assert again == data
+    assert min(decoding, encoding) >= 100
 
 
 def test_leaves_of_any_width_and_place_read_and_write():

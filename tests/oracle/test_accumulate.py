@@ -11,7 +11,7 @@ import pytest
 
 from mxref.errors import PolicyError, ShapeError
 from mxref.formats import BF16, E2M1FN, E4M3FN, E5M2, FP32
-from mxref.oracle import dot, encode, float32_bits, from_float32_bits, matmul
+from mxref.oracle import dot, float32_bits, from_float32_bits, matmul
 from mxref.oracle.arithmetic import Arithmetic, bits_of, exact_multiply, lowest_bit, term_of
 from mxref.policy import (
     BACKEND,
@@ -164,14 +164,16 @@ def test_a_plain_operand_counts_as_unscaled():
 
 
 def test_blocks_are_cut_where_scales_may_change():
-    # Each block's exact sum is 1.5 ulp of 2^24: rounded to 2 apart, 3 would be exact together.
-    big = [word(2.0**24)] + [0] * 31
-    a = [0x38] * 64
-    b = [encode(from_float32_bits(w), FP32) for w in big] + [word(1.0)] + [0] * 31
-    assert dot(a, [0x7F, 0x7F], b, None, E4M3FN, FP32, OCP, BLOCK) == word(2.0**24)
-    assert dot([word(1.0)] * 64, None, b, None, FP32, FP32, OCP, BLOCK) == word(2.0**24)
-    c = b[:32] + [word(1.0), word(1.0)] + [0] * 30
-    assert dot(a, [0x7F, 0x7F], c, None, E4M3FN, FP32, OCP, BLOCK) == word(2.0**24 + 2)
+    """2^24 + 1 + 1, a block each: the ones are lost one by one, but not in one exact sum."""
+    a = [0x38] * 96
+    b = [word(1.0) if k % 32 == 0 else 0 for k in range(96)]
+    b[0] = word(2.0**24)
+    # Equal scales in different blocks do not join them: the shape of the result is not data.
+    assert dot(a, [0x7F] * 3, b, None, E4M3FN, FP32, OCP, BLOCK) == word(2.0**24)
+    assert dot(b, None, a, [0x7F] * 3, FP32, E4M3FN, OCP, BLOCK) == word(2.0**24)
+    # Without scales there is one run.
+    assert dot([word(1.0)] * 96, None, b, None, FP32, FP32, OCP, BLOCK) == word(2.0**24 + 2)
+    assert dot(a, [0x7F], b, None, E4M3FN, FP32, OCP, BLOCK, block=96) == word(2.0**24 + 2)
 
 
 def test_zero_stays_zero_however_large_the_unit_is():

@@ -37,8 +37,15 @@ def test_row_tiles_at_every_position(bench, agree, rows, group, base) -> None:
     assert len(np.unique(out)) == M * N
 
 
-@pytest.mark.parametrize("order", [BLOCK, SEQUENTIAL])
-@pytest.mark.parametrize("policy", [OCP, NEURON_2_31])
+@pytest.mark.parametrize(
+    ("order", "policy"),
+    [
+        (BLOCK, OCP),
+        (SEQUENTIAL, NEURON_2_31),
+        pytest.param(BLOCK, NEURON_2_31, marks=pytest.mark.slow),
+        pytest.param(SEQUENTIAL, OCP, marks=pytest.mark.slow),
+    ],
+)
 def test_other_orders_and_policies(bench, agree, order, policy) -> None:
     for base, group in ((0, 1), (32, 2)):
         left = bench.operand(base, 32, M, E2M1, data=0x100, scale=0x200)
@@ -74,6 +81,37 @@ def test_a_reload_replaces_only_its_quadrants(bench, agree) -> None:
     bench.load(bench.operand(32, 32, M, data=0x20, scale=0x8020), 32, 2)
     bench.multiply(bench.operand(0, 64, N, data=0x80, slot=4), 64, 3, M)
     agree(bench.bundles, bench.state)
+
+
+def test_a_second_load_of_the_same_group_counts(bench, agree) -> None:
+    right = bench.operand(0, 32, N, data=0x80, slot=4)
+    for bank, at in enumerate((0, 0x20)):
+        bench.load(bench.operand(0, 32, M, data=at, scale=0x8000 + at), 32, 1)
+        bench.multiply(right, 32, 1, M, dst=psum(bank, 0, 1, 1, 1, N, 1, 1))
+    state = agree(bench.bundles, bench.state)
+    first, second = (state.read("psum", 0, 2048 * bank, (M, N), "float32") for bank in (0, 1))
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("data", [0x80, 0x800], ids=["data and scales", "scales only"])
+def test_a_moving_operand_written_over_is_read_again(bench, agree, data) -> None:
+    right = bench.operand(0, 32, N, data=0x80, slot=4)
+    bench.put("sbuf", 0, 0x4000, np.full((32, 4 * N), 24, np.float16))
+    bench.load(bench.operand(0, 32, M), 32, 1)
+    bench.multiply(right, 32, 1, M)
+    bench.bundles.append(
+        QuantizeMx(
+            src=Tensor3D(Addr4.sbuf(0, 0x4000), 1, 1, 1, 4 * N, 1, 1),
+            num_active_channels=32,
+            src_dtype=0x07,
+            dst_dtype=0x0E,
+            dst=replace(right[0], data=Addr4.sbuf(0, data)),
+        )
+    )
+    bench.multiply(right, 32, 1, M, dst=psum(1, 0, 1, 1, 1, N, 1, 1))
+    state = agree(bench.bundles, bench.state)
+    first, second = (state.read("psum", 0, 2048 * bank, (M, N), "float32") for bank in (0, 1))
+    assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("zero", ["written", "bank"])

@@ -210,11 +210,12 @@ def test_lowered_programs_are_legal_at_every_level(shape) -> None:
 
 
 def test_several_segments_when_sbuf_is_full(monkeypatch) -> None:
-    """A small SBUF forces eviction inside a pass; accumulation goes on across segments."""
-    x, w = spread(130, 600), spread(600, 5, axis=0)
-    roomy = lower_matmul(x, w, "e4m3fn")
-    monkeypatch.setattr("mxref.lower.build.RESERVED", (256 << 10) - 2500)
-    tight = lower_matmul(x, w, "e4m3fn")
+    """Room for one pair of tiles only: each is placed again when it is next used."""
+    a = quantize(spread(130, 40), "e4m3fn")
+    b = quantize(spread(40, 1024, axis=0), "e4m3fn", axis=-2)
+    roomy = lower_matmul(a, b)
+    monkeypatch.setattr("mxref.lower.build.RESERVED", (256 << 10) - 3300)
+    tight = lower_matmul(a, b)
     assert len(tight.segments) > len(roomy.segments) == 1
     assert all(encoding.check(s.bundles, Arch.MARIANA) == [] for s in tight.segments)
     assert_bits_equal(run(tight).outputs["out"], run(roomy).outputs["out"])

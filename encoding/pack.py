@@ -7,34 +7,17 @@ partition bytes, group codes, reversed walks.  Every departure is a named option
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
 from hardware.dtypes import WireDtype
-from hardware.memory import PARTITIONS, QUADRANT_PARTITIONS
 from hardware.pe import row_group
 
+from .access import ScaleModulus as ScaleModulus
+from .access import Walk as Walk
+from .access import pack_dims
 from .address import Addr4
 from .errors import EncodeError, LegalityError, Violation
 from .mx import LdWeightMx, MatmultMx, QuantizeMx
 from .patterns import MxPattern, Tensor3D
-
-
-class ScaleModulus(Enum):
-    """What the scale partition byte counts (D3)."""
-
-    QUADRANT = QUADRANT_PARTITIONS
-    """Partition within its quadrant, the reading that the validators accept."""
-    ARRAY = PARTITIONS
-    """The seed page's modulus 128; quadrants 1 to 3 give bytes that its own validator refuses."""
-
-
-class Walk(Enum):
-    """Direction in which an MX operand is read (D9)."""
-
-    FORWARD = 1
-    """From the first container upwards."""
-    REVERSED = -1
-    """From the last container down: the start address and the step are folded together."""
 
 
 def tensor_operand(start: Addr4, dims: Sequence[tuple[int, int]]) -> Tensor3D:
@@ -46,12 +29,7 @@ def tensor_operand(start: Addr4, dims: Sequence[tuple[int, int]]) -> Tensor3D:
     Raises:
       EncodeError: when more than three dimensions remain or a number does not fit.
     """
-    kept = [(step, num) for step, num in reversed(dims) if num != 1]
-    if len(kept) > 3:
-        raise EncodeError("Tensor3D", "dims", len(kept), "at most 3 dimensions of more than 1")
-    kept += [(1, 1)] * (3 - len(kept))
-    (s0, n0), (s1, n1), (s2, n2) = kept
-    return Tensor3D(start, step0=s0, step1=s1, step2=s2, num0=n0, num1=n1, num2=n2)
+    return pack_dims(Tensor3D, start, tuple(dims))
 
 
 def mx_operand(

@@ -28,12 +28,14 @@ REST = "dtype=FP4_EXP2 num_active_rows=32 num_active_cols=96 row_group=2"
 LINE = f"LdWeightMx {SRC} {REST}"
 
 
-def values(row):
+def values(row, arch):
     """Every value that fits a row, its legal ones more often."""
     if row.record is not None:
-        return records(row.record)
+        return st.one_of([records(record, arch) for record in row.records])
     if row.kind is Kind.ADDRESS:
         words = st.integers(0, 0xFFFF_FFFF).map(Addr4)
+        if row.index:
+            return words.map(lambda word: Addr4(word.word & ~0x4000_0000 | 0x2000_0000))
         return words if row.gather else words.filter(lambda word: not word.is_gather)
     if row.enum is not None:
         return st.sampled_from(list(row.enum))
@@ -41,38 +43,85 @@ def values(row):
     return fitting if row.legal is None else st.sampled_from(list(row.legal)) | fitting
 
 
-def records(cls):
-    """Strategy of a record class, derived from its table."""
-    rows = [row for row in rows_of(cls) if row.kind not in (Kind.CONST, Kind.RESERVED)]
-    return st.builds(cls, **{row.name: values(row) for row in rows})
+def records(cls, arch):
+    """Strategy of a record class on a generation, derived from its table."""
+    rows = [row for row in rows_of(cls, arch) if row.kind not in (Kind.CONST, Kind.RESERVED)]
+    return st.builds(cls, **{row.name: values(row, arch) for row in rows})
+
+
+STRATEGIES = {
+    (cls, arch): records(cls, arch)
+    for cls in bundle_types()
+    for arch in Arch
+    if arch >= cls.first_arch
+}
 
 
 @st.composite
 def instructions(draw, residue=False):
-    cls = draw(st.sampled_from(bundle_types()))
-    instruction = draw(records(cls))
+    """A generation, and an instruction that it has."""
+    cls, arch = draw(st.sampled_from(list(STRATEGIES)))
+    instruction = draw(STRATEGIES[cls, arch])
     if not residue:
-        return instruction
-    kept = draw(st.integers(0, (1 << 512) - 1)) & layout_of(cls).reserved_mask
-    data = int.from_bytes(encode(instruction), "little") | kept
-    return decode(data.to_bytes(64, "little"), strict=False)
+        return arch, instruction
+    kept = draw(st.integers(0, (1 << 512) - 1)) & layout_of(instruction, arch).reserved_mask
+    data = int.from_bytes(encode(instruction, arch), "little") | kept
+    return arch, decode(data.to_bytes(64, "little"), arch, strict=False)
 
 
-@given(st.lists(instructions(), max_size=4))
-def test_text_and_bytes_are_inverse(program):
-    data = encode_all(program)
-    text = disassemble(data)
-    assert assemble(text) == data
-    assert disassemble(assemble(text)) == text
+@given(instructions())
+def test_text_and_bytes_are_inverse(drawn):
+    arch, instruction = drawn
+    data = encode(instruction, arch)
+    assert decode(data, arch) == instruction
+    text = disassemble(data, arch)
+    assert assemble(text, arch) == data
+    assert disassemble(assemble(text, arch), arch) == text
+    assert text.count("\n") == 1
+
+
+@given(st.sampled_from(list(Arch)), st.data())
+def test_programs_are_inverse_too(arch, data):
+    known = [strategy for (_, of), strategy in STRATEGIES.items() if of == arch]
+    program = data.draw(st.lists(st.one_of(known), max_size=4))
+    stream = encode_all(program, arch)
+    text = disassemble(stream, arch)
+    assert assemble(text, arch) == stream
     assert text.count("\n") == len(program)
 
 
 @given(instructions(residue=True))
-def test_kept_reserved_bits_have_a_spelling(instruction):
-    data = encode(instruction)
-    text = disassemble(data, strict=False)
-    assert assemble(text) == data
+def test_kept_reserved_bits_have_a_spelling(drawn):
+    arch, instruction = drawn
+    data = encode(instruction, arch)
+    text = disassemble(data, arch, strict=False)
+    assert assemble(text, arch) == data
     assert str(instruction) == text.rstrip("\n")
+
+
+def test_gather_descriptors_are_named():
+    line = LINE[: LINE.index("src=")] + (
+        "src=MxIndirect{index=word(0x20000100) data=sbuf(32, 0x100) scale=sbuf(32, 0x2040) "
+        "extent=16 scale_partition=4} " + REST + "\n"
+    )
+    data = assemble(line)
+    assert data[0x10:0x20].hex(" ", 4) == "00010020 00018000 40208000 10000004"
+    assert disassemble(data) == line
+    # The static descriptor may be named as well.
+    assert assemble(LINE.replace("src={", "src=MxPattern{")) == assemble(LINE)
+
+
+def test_fields_of_the_old_generations_have_a_spelling():
+    line = (
+        "LoadStationary src={start=sbuf(0, 0x0) step0=1 step1=1 step2=1 num0=64 num1=1 num2=1} "
+        "dtype=BFLOAT16 replication0=7 replication1=7 num_active_rows=128 num_active_cols=64 "
+        "row_group=15 col_group=3 xbus_sel=1\n"
+    )
+    data = assemble(line, Arch.SUNDA)
+    assert (data[0x24:0x26], data[0x2E]) == (b"\x07\x07", 1)
+    assert disassemble(data, Arch.SUNDA) == line
+    with pytest.raises(CapabilityError, match=r"LoadStationary\.replication0 .*cayman.*sunda"):
+        assemble(line, Arch.CAYMAN)
 
 
 def test_the_text_form():
@@ -119,6 +168,8 @@ ERRORS = [
     (LINE + " wait_semaphore=-1", 1, len(LINE) + 17, "-1", "0..255"),
     (LINE + " saturate_bit=1", 1, len(LINE) + 2, "saturate_bit", "wait_mode"),
     (LINE.replace("}", ""), 1, len(LINE) - len(REST), "dtype", "step"),
+    (LINE.replace("src={", "src=Tensor3D{"), 1, 16, "Tensor3D", "{ or MxPattern, MxIndirect"),
+    (LINE.replace("src={", "src=MxIndirect{"), 1, LINE.index("}") + 11, "}", "also index"),
     ("# fine\n" + LINE + "\n  MatmultMx src=3", 3, 17, "3", "'{'"),
 ]
 

@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import describe as describe
 from . import pack as pack
+from .abstract import MatmultMxOp as MatmultMxOp
+from .abstract import QuantizeMxOp as QuantizeMxOp
+from .access import AccessPattern as AccessPattern
 from .address import Addr4 as Addr4
 from .bundle import Bundle as Bundle
 from .bundle import bundle_layouts as bundle_layouts

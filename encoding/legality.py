@@ -15,6 +15,8 @@ from typing import Any, Literal
 from hardware.arch import Arch
 from hardware.opcodes import BUNDLE_BYTES
 
+from .abstract import AbstractInstruction
+from .abstract_rules import abstract_rules
 from .bundle import Bundle, absent_fields, decode, layout_of, match_layout
 from .codec import Layout, table_of
 from .describe import legal_text
@@ -41,7 +43,8 @@ def check(
     """Return every rule that a program breaks; an empty list means legal.
 
     Args:
-      data: bytes of one or more bundles, an instruction, or a list of instructions.
+      data: bytes of one or more bundles, an instruction, a list of instructions, or an abstract
+        instruction, which levels other than ``verifier`` judge by its bundles.
       arch: the generation whose rules apply.
       level: which judgement to make.
 
@@ -50,6 +53,10 @@ def check(
     """
     if level not in _RULES:
         raise EncodeError("check", "level", level, ", ".join(_RULES))
+    if isinstance(data, AbstractInstruction):
+        if level == "verifier":
+            return list(abstract_rules(data, arch))
+        return check(data.bundles(), arch, level)
     found: list[Violation] = []
     program: list[Bundle | None] = []
     for index, item in enumerate(_items(data, found)):

@@ -1,7 +1,7 @@
 """The verifier's rules as data, one row per rule, under its public assertion codes.
 
 These are the rules that a bundle's own bytes can decide.  Rules on what no byte carries (engine
-binding, tile vectors, replication shift) are in :mod:`encoding.operation_rules`; those on two
+binding, tile vectors, replication shift) are in :mod:`encoding.abstract_rules`; those on two
 bundles are in :mod:`encoding.pair_rules`.  Sources: "MX-Matmul Legality Contract & Dequant",
 "birverifier Per-Op Verification", "SB-size legalization" and "SparsityCompress".
 """

@@ -197,6 +197,6 @@ def test_random_programs_leave_equal_memories():
 
 @pytest.mark.slow
 def test_many_random_programs_leave_equal_memories():
-    counts = sweep(range(1000, 1120))
+    counts = sweep(range(1000, 1060))
     print(counts)
-    assert counts["equal"] >= 90, counts
+    assert counts["equal"] >= 45, counts

@@ -13,17 +13,28 @@ _verify("hardware")
 _verify("encoding")
 
 from encoding import (
+    AccessPattern as AccessPattern,
     Addr4 as Addr4,
     AssemblyError as AssemblyError,
     BundleStream as BundleStream,
     DecodeError as DecodeError,
     EncodeError as EncodeError,
+    Indirect16 as Indirect16,
+    Indirect20 as Indirect20,
     LdWeightMx as LdWeightMx,
     LegalityError as LegalityError,
+    LoadStationary as LoadStationary,
+    LoadTagsSparse as LoadTagsSparse,
+    Matmul as Matmul,
     MatmultMx as MatmultMx,
+    MatmultSparse as MatmultSparse,
+    MxIndirect as MxIndirect,
     MxPattern as MxPattern,
     QuantizeMx as QuantizeMx,
+    Tensor1D as Tensor1D,
+    Tensor2D as Tensor2D,
     Tensor3D as Tensor3D,
+    Tensor4D as Tensor4D,
     Violation as Violation,
     assemble as assemble,
     check as check,
@@ -37,7 +48,9 @@ from encoding import (
 )
 from hardware import (
     Arch as Arch,
+    Dtype as Dtype,
     Space as Space,
+    WireDtype as WireDtype,
 )
 from mxref.block import (
     dequantize as dequantize,

@@ -8,13 +8,16 @@ from typing import Any
 from hardware.arch import Arch
 from hardware.evidence import Evidence
 from hardware.opcodes import BUNDLE_BYTES
-from hardware.pe import LANE_GROUPS, AccumulateFlag
+from hardware.pe import LANE_GROUPS, AccumulateFlag, Fp32Mode, PerfMode
 
 from .address import Addr4
 from .bundle import match_layout, split
 from .codec import FAMILIES, Layout, leaf_problem
 from .errors import DecodeError, shown
-from .rows import Kind, Leaf
+from .rows import Kind, Leaf, values_of
+
+_LANES = {"row_group": "rows", "col_group": "columns"}
+_MODES = {"perf_mode": PerfMode, "fp32_mode": Fp32Mode}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +140,11 @@ def _value(leaf: Leaf, word: int) -> str:
     if row.name == "accumulate_flags":
         named = AccumulateFlag(raw & 7).name if raw & 7 else None
         return f"{raw} ({named})" if named else f"{raw} (add)"
-    if row.name == "row_group" and raw in LANE_GROUPS:
+    if row.name in _LANES and raw in LANE_GROUPS:
         group = LANE_GROUPS[raw]
-        return f"{raw} (rows {group.start}..{group.start + group.lanes - 1})"
+        return f"{raw} ({_LANES[row.name]} {group.start}..{group.start + group.lanes - 1})"
+    if row.name in _MODES and raw in values_of(_MODES[row.name]):
+        return f"{raw} ({_MODES[row.name](raw).name})"
     return str(leaf.number(word))
 
 

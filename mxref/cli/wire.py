@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -118,10 +120,16 @@ def asm(file: str, arch: Arch, out: Path | None) -> None:
     show_default=True,
     help="wire: what run demands; verifier: the compiler's view; runtime: wire, stricter.",
 )
-def check(file: str, arch: Arch, level: Level) -> None:
+@click.option("--json", "as_json", is_flag=True, help="A JSON list of violations, no table.")
+def check(file: str, arch: Arch, level: Level, as_json: bool) -> None:
     """List every rule that the bundles break.  Exit 1 when there is one."""
     data = source.read_bundles(file)
     violations = encoding.check(data, arch, level)
+    if as_json:
+        click.echo(json.dumps([_as_object(v) for v in violations], indent=1))
+        if violations:
+            raise Differs
+        return
     bundles = count(len(data) // BUNDLE_BYTES, "bundle")
     say = console()
     if not violations:
@@ -142,6 +150,12 @@ def check(file: str, arch: Arch, level: Level) -> None:
     tally = ", ".join(f"{n} x {rule}" for rule, n in Counter(v.id for v in violations).items())
     say.print(f"[bad]{count(len(violations), 'violation')}[/] in {bundles}: {escape(tally)}")
     raise Differs
+
+
+def _as_object(violation: encoding.Violation) -> dict[str, object]:
+    """Return a violation as JSON has it; a value that is no plain number becomes its text."""
+    got = int(violation.got) if isinstance(violation.got, int) else str(violation.got)
+    return {**dataclasses.asdict(violation), "got": got}
 
 
 @click.command(short_help="One 64-byte bundle, byte by byte.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import mxref as mx
@@ -44,6 +46,22 @@ def test_asm(call, bundles, room):
 def test_check_legal(call, bundles):
     done = call("check", "p.bin", "--level", "verifier")
     assert (done.code, done.out) == (0, "legal  2 bundles for mariana at level verifier\n")
+
+
+def test_check_as_json(call, bundles, room):
+    assert call("check", "p.bin", "--json").out == "[]\n"
+    bad = bytearray(bundles)
+    bad[0x20], bad[64 + 0x2B] = 0x06, 5
+    (room / "bad.bin").write_bytes(bad)
+    done = call("check", "bad.bin", "--json")
+    assert done.code == 1
+    dtype, flags = json.loads(done.out)
+    assert (dtype["id"], dtype["got"], dtype["index"]) == ("wire.dtype", 6, 0)
+    assert flags == {
+        "id": "wire.accumulate_flags", "field": "accumulate_flags", "offset": 0x2B, "got": 5,
+        "allowed": "0, 1, 2, 3, 4, 6", "index": 1,
+        "message": "bit 0 START, bit 1 STOP, bit 2 ACCUMULATE (D12, D25)",
+    }  # fmt: skip
 
 
 def test_check_lists_everything(call, bundles, room):

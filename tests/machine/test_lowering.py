@@ -82,8 +82,8 @@ def test_lowered_equals_direct(left: str, right: str) -> None:
 
 #: Two K tiles, 512 and 128, without padding.
 WIDE = quantize(spread(4, 640), "e5m2"), quantize(spread(640, 24, axis=0), "e4m3fn", axis=-2)
-SHAPES = [(1, 1, 1), (129, 40, 3), (2, 40, 515)]
-LARGE = [(2, 33, 1), (2, 513, 3), (3, 1200, 2), (2, 1200, 515)]
+SHAPES = [(1, 1, 1), (129, 40, 3)]
+LARGE = [(2, 33, 1), (2, 40, 515), (2, 513, 3), (3, 1200, 2), (2, 1200, 515)]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,10 @@ def test_policies_travel(policy) -> None:
     assert_bits_equal(run(program).outputs["out"], direct(a, b))
 
 
-@pytest.mark.parametrize(("fmt", "k"), [("e4m3fn", 100), ("e2m1fn", 520)])
+@pytest.mark.parametrize(
+    ("fmt", "k"),
+    [("e4m3fn", 100), ("e5m2", 100), pytest.param("e2m1fn", 520, marks=pytest.mark.slow)],
+)
 def test_strided_map_equals_permuted_operands(fmt: str, k: int) -> None:
     x, w = spread(3, k), spread(k, 5, axis=0)
     out = run(lower_matmul(x, w, fmt, kmap="strided")).outputs["out"]
@@ -218,7 +221,9 @@ def test_several_segments_when_sbuf_is_full(monkeypatch) -> None:
     tight = lower_matmul(a, b)
     assert len(tight.segments) > len(roomy.segments) == 1
     assert all(encoding.check(s.bundles, Arch.MARIANA) == [] for s in tight.segments)
-    assert_bits_equal(run(tight).outputs["out"], run(roomy).outputs["out"])
+    want = direct(a, b)
+    assert_bits_equal(run(roomy).outputs["out"], want)
+    assert_bits_equal(run(tight).outputs["out"], want)
 
 
 def test_several_segments_when_psum_is_full() -> None:

@@ -150,7 +150,7 @@ def test_every_byte_3_every_tag_every_window():
 def some_word(rng):
     if rng.random() < 0.2:
         return rng.getrandbits(32)
-    byte3 = rng.choice([0, 1, 2, 0x20, 0x22, 0x40, 0x42, 0x60, 0x80, 0xA0, 0xC0, 0xE0, 0x50, 0x90])
+    byte3 = rng.choice([0, 1, 2, 0x20, 0x22, 0x40, 0x42, 0x60, 0x80, 0xA0, 0xC0, 0xE0, 0x50, 0xD0])
     if byte3 & 0x80:
         return byte3 << 24 | rng.choice([0, 1, 63, 63, 64, 0x100, 0x800000])
     return byte3 << 24 | rng.choice([0, 1, 2, 4, 6, 8, rng.getrandbits(24), 0x3FFFFE, 0x400000])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from encoding import (
-    Addr4,
     EncodeError,
     Indirect16,
     LdWeightMx,
@@ -14,84 +13,77 @@ from encoding import (
     LoadTagsSparse,
     Matmul,
     MatmultMx,
+    MatmultMxOp,
     MatmultSparse,
     QuantizeMx,
-    Tensor3D,
-    Tensor4D,
+    QuantizeMxOp,
     check,
     decode_all,
     encode_all,
 )
+from encoding.access import AccessPattern
 from encoding.emit import QUEUE_LIMIT, CodeGenMode, Emitter
 from encoding.errors import CapabilityError
-from encoding.multiply import Multiply, SparseMultiply
-from encoding.operations import MxMultiply, MxQuantize, Operand
-from encoding.pack import mx_operand, tensor_operand
-from hardware import Arch, Dtype, Engine, WireDtype
+from encoding.multiply import MatmultOp, MatmultSparseOp
+from hardware import Arch, Dtype, Engine, Space, WireDtype
 from hardware.pe import Fp32Mode, PerfMode
 
 SUNDA, CAYMAN, MARIANA = Arch
 BF16, FP16, FP32, FP32R = Dtype.BFLOAT16, Dtype.FLOAT16, Dtype.FLOAT32, Dtype.FLOAT32R
-FP8_X4, FP4_X4 = Dtype.FLOAT8_E4M3FN_X4, Dtype.FLOAT4_E2M1FN_X4
+FP8_X4, INT16 = Dtype.FLOAT8_E4M3FN_X4, Dtype.INT16
 
 
-def sbuf(offset, *dims, dtype=BF16, partition=0, partitions=128):
-    pattern = tensor_operand(Addr4.sbuf(partition, offset), dims)
-    return Operand(pattern, dtype, partition, partitions)
+def sbuf(offset, *free, dtype=BF16, partition=0, partitions=128, index=None):
+    return AccessPattern(dtype, partition, ((1, partitions), *free), offset, index=index)
 
 
-def psum(*dims, partition=0, bank=0, dtype=FP32, partitions=128):
-    return Operand(
-        tensor_operand(Addr4.psum(partition, bank, 0), dims), dtype, partition, partitions
-    )
+def psum(*free, partition=0, dtype=FP32, partitions=128):
+    return AccessPattern(dtype, partition, ((1, partitions), *free), space=Space.PSUM)
 
 
-def mx(offset, containers, dtype=FP8_X4, partition=0, partitions=128):
-    pattern = mx_operand(
-        partition=partition, offset=offset, scale_partition=partition, scale_offset=offset + 0x800,
-        containers=containers, dtype=dtype.tag(MARIANA),
-    )  # fmt: skip
-    return Operand(pattern, dtype, partition, partitions)
+def scales(offset, count):
+    return sbuf(offset, (1, count), dtype=Dtype.FLOAT8_E8M0FNU)
 
 
-def dense(weights=0x0, *, dtype=BF16, flags=3, columns=64, **more):
-    return Multiply(
+def dense(weights=0x0, *, dtype=BF16, flags=3, columns=64, tile_columns=0, **more):
+    return MatmultOp(
         stationary=sbuf(weights, (1, columns), dtype=dtype),
         moving=sbuf(0x1000, (1, 256), dtype=dtype),
-        out=psum((1, 256)), accumulate_flags=flags, **more,
+        out=psum((1, 256)), accumulate_flags=flags, columns=tile_columns, **more,
     )  # fmt: skip
 
 
 def small(row, column, offset=0):
     """A 32 x 32 tile at a row and a column."""
-    return Multiply(
+    return MatmultOp(
         stationary=sbuf(offset, (1, 32), partition=row, partitions=32),
         moving=sbuf(0x1000, (1, 64), partition=row, partitions=32),
-        out=psum((1, 64), partition=column, partitions=32), accumulate_flags=3,
+        out=psum((1, 64), partition=column, partitions=32),
     )  # fmt: skip
 
 
-def sparse(dtype=BF16):
-    return SparseMultiply(
+def sparse(dtype=BF16, tags=None):
+    return MatmultSparseOp(
         stationary=sbuf(0x0, (1, 64), dtype=dtype),
-        moving=Operand(
-            Tensor4D(Addr4.sbuf(0, 0x1000), step0=1, step1=1, step2=1, step3=64,
-                     num0=64, num1=1, num2=1, num3=4),
-            dtype, 0, 128,
-        ),
-        tags=sbuf(0x2000, (1, 16), dtype=Dtype.INT16),
+        moving=sbuf(0x1000, (64, 4), (32, 2), (16, 2), (1, 16), dtype=dtype),
+        tags=tags or sbuf(0x2000, (1, 16), dtype=INT16),
         out=psum((1, 64)),
     )  # fmt: skip
 
 
 def mx_pair(flags=3):
-    return MxMultiply(
-        stationary=mx(0, 16), moving=mx(0x1000, 64), out=psum((1, 64)), accumulate_flags=flags
-    )
+    return MatmultMxOp(
+        stationary=sbuf(0, (1, 16), dtype=FP8_X4), moving=sbuf(0x1000, (1, 64), dtype=FP8_X4),
+        stationary_scale=scales(0x800, 16), moving_scale=scales(0x1800, 64),
+        out=psum((1, 64), partitions=16), accumulate_flags=flags,
+    )  # fmt: skip
 
 
 def quantize(**more):
-    return MxQuantize(source=sbuf(0, (1, 64)), out=mx(0x4000, 16), **more)
+    return QuantizeMxOp(
+        source=sbuf(0, (1, 64)), out=sbuf(0x4000, (1, 16), dtype=FP8_X4),
+        scale=scales(0x5000, 16), **more,
+    )  # fmt: skip
 
 
 def types(bundles):
@@ -109,13 +101,24 @@ def test_an_mx_matmul_is_always_a_pair():
 
 def test_quantize_goes_to_its_own_engine_and_synchronises():
     emitter = Emitter()
-    (made,) = emitter.emit(quantize(sync={"wait_mode": 5, "wait_semaphore": 3}, saturate_bit=True))
+    sync = {"wait_mode": 5, "wait_semaphore": 3, "update_mode": 3, "semaphore_value": 7}
+    (made,) = emitter.emit(quantize(saturate_bit=True), sync)
     assert isinstance(made, QuantizeMx)
-    assert (made.wait_mode, made.wait_semaphore, made.saturate_bit) == (5, 3, True)
+    assert encode_all([made])[:12] == bytes.fromhex("e3110000 05030300 07000000")
     assert set(emitter.streams) == {Engine.DVE}
-    wrong = MxQuantize(source=sbuf(0, (1, 64)), out=Operand(mx(0, 16).pattern, BF16, 0, 128))
-    with pytest.raises(EncodeError, match="packed with 4 elements into 1"):
-        emitter.emit(wrong)
+
+
+def test_of_several_bundles_the_first_waits_and_the_last_updates():
+    sync = {"wait_mode": 5, "wait_semaphore": 3, "update_mode": 0x13, "update_semaphore": 9}
+    load, multiply = Emitter().emit(mx_pair(), sync)
+    assert (load.wait_mode, load.wait_semaphore, load.update_mode) == (5, 3, 0)
+    assert (multiply.wait_mode, multiply.update_mode, multiply.update_semaphore) == (0, 0x13, 9)
+    emitter = Emitter()
+    emitter.emit(dense())
+    (only,) = emitter.emit(dense(), sync)
+    assert (only.wait_mode, only.update_mode) == (5, 0x13)
+    with pytest.raises(EncodeError, match="update_semaphore"):
+        emitter.emit(dense(), {"opcode": 1})
 
 
 @pytest.mark.parametrize("arch", Arch)
@@ -134,7 +137,7 @@ def test_the_crossbar_by_column_group_satisfies_the_runtime():
     assert [b.xbus_sel for b in Emitter(CAYMAN).emit(dense(xbus_by_group=True))] == [0x10, 0x10]
     with pytest.raises(CapabilityError, match="column group 0x8"):
         emitter.emit(
-            Multiply(
+            MatmultOp(
                 stationary=sbuf(0, (1, 32), partitions=32),
                 moving=sbuf(0x1000, (1, 64), partitions=32),
                 out=psum((1, 64), partition=96, partitions=32),
@@ -198,9 +201,9 @@ def test_float32_in_one_pass_and_fp32r():
     assert (load.dtype, load.fp32_mode, multiply.fp32_mode) == (WireDtype.FP32, 3, 3)
     for bundle in Emitter().emit(dense(dtype=FP32R)):
         assert encode_all([bundle])[0x20:0x22] == b"\x0a\x02"
-    mixed = Multiply(
+    mixed = MatmultOp(
         stationary=sbuf(0, (1, 64), dtype=FP32R), moving=sbuf(0, (1, 64), dtype=FP32),
-        out=psum((1, 64)), accumulate_flags=3,
+        out=psum((1, 64)),
     )  # fmt: skip
     with pytest.raises(EncodeError, match="FLOAT32R on both sides"):
         Emitter().emit(mixed)
@@ -231,9 +234,9 @@ def test_tags_are_filled_by_hand():
     assert data[0x10:0x14] == (0x2000).to_bytes(4, "little")
     assert data[0x14:0x20] == bytes.fromhex("01 00 00 00 00 00 10 00 01 00 01 00")
     assert (data[0x20], data[0x21], data[0x26], data[0x27]) == (0x04, 0x00, 128, 64)
-    gather = Operand(Indirect16(Addr4(0x2000_0000), Addr4(0), num=4), Dtype.INT16, 0, 128)
-    with pytest.raises(EncodeError, match="static access pattern"):
-        Emitter(CAYMAN).emit(SparseMultiply(**{**vars(sparse()), "tags": gather}))
+    two = sbuf(0x2000, (8, 4), (1, 4), dtype=INT16)
+    with pytest.raises(EncodeError, match="one dimension"):
+        Emitter(CAYMAN).emit(sparse(tags=two))
 
 
 SUNDA_PAIR = (
@@ -266,13 +269,13 @@ def test_options_reach_their_bytes():
     assert (load.bg_xpose_mode, load.col_group, multiply.col_group) == (2, 15, 15)
     load, multiply = Emitter(MARIANA).emit(dense(all_columns=True, psum_zero_region=1))
     assert (load.bg_xpose_mode, load.col_group, multiply.psum_zero_region) == (0, 15, 1)
-    load, multiply = Emitter(MARIANA).emit(dense(columns=32, tile=(0, 64)))
+    load, multiply = Emitter(MARIANA).emit(dense(columns=32, tile_columns=64))
     assert (load.num_active_cols, load.col_group) == (32, 3)
 
 
 def test_performance_modes_count_columns():
     for mode, load_columns, columns in (
-        (PerfMode.NONE, 64, 64), (PerfMode.DOUBLE_ROW, 32, 32),
+        (PerfMode.NONE, 64, 64), (PerfMode.DOUBLE_ROW, 64, 64),
         (PerfMode.DOUBLE_COLUMN, 64, 64), (PerfMode.DOUBLE_PIXEL, 64, 32),
     ):  # fmt: skip
         load, multiply = Emitter(CAYMAN).emit(dense(perf_mode=mode))
@@ -282,15 +285,15 @@ def test_performance_modes_count_columns():
 
 def test_a_bf16_destination_is_named_on_mariana_only():
     def into(dtype):
-        return Multiply(
+        return MatmultOp(
             stationary=sbuf(0, (1, 64)), moving=sbuf(0x1000, (1, 64)),
             out=psum((1, 64), dtype=dtype), accumulate_flags=3,
         )  # fmt: skip
 
     assert Emitter().emit(into(BF16))[1].out_dtype == WireDtype.BFLOAT16
     assert Emitter().emit(into(FP32))[1].out_dtype == WireDtype.INVALID
-    with pytest.raises(LegalityError, match="out_dtype"):
-        Emitter(CAYMAN).emit_all([into(BF16)])
+    with pytest.raises(CapabilityError, match="bfloat16 results"):
+        Emitter(CAYMAN).emit(into(BF16))
 
 
 def test_mode_0_counts_opcodes_and_writes_nothing():
@@ -345,7 +348,7 @@ def test_generations_lack_what_came_later():
         Emitter(CAYMAN).emit(mx_pair())
     with pytest.raises(CapabilityError, match="cayman"):
         Emitter(SUNDA).emit(sparse())
-    with pytest.raises(CapabilityError, match="bg_xpose_mode"):
+    with pytest.raises(CapabilityError, match="background transpose"):
         Emitter(CAYMAN).emit(dense(background_transpose=True))
     with pytest.raises(CapabilityError, match="replication0"):
         Emitter(CAYMAN).emit(dense(replication=1))
@@ -372,13 +375,24 @@ def test_streams_are_saved_without_framing(tmp_path):
     assert (tmp_path / "out" / "PE.bin").read_bytes() == emitter.streams[Engine.PE]
 
 
-def test_gathers_pass_through_where_the_records_take_them():
-    gather = Indirect16(Addr4(0x2000_0000), Addr4.sbuf(0, 0x1000), num=64)
-    operation = Multiply(
-        stationary=sbuf(0, (1, 64)), moving=Operand(gather, BF16, 0, 128), out=psum((1, 64)),
-        accumulate_flags=3,
+def test_gathers_and_rules_of_the_verifier():
+    index = sbuf(0x6000, (1, 64), dtype=Dtype.UINT32)
+    gather = MatmultOp(
+        stationary=sbuf(0, (1, 64)), moving=sbuf(0x1000, (1, 256), index=index),
+        out=psum((1, 64)),
     )  # fmt: skip
-    assert Emitter().emit(operation)[1].src == gather
-    with pytest.raises(EncodeError, match="a Tensor3D"):
-        Emitter().emit(MxQuantize(source=Operand(gather, BF16, 0, 128), out=mx(0, 16)))
-    assert isinstance(sbuf(0, (1, 4)).pattern, Tensor3D)
+    assert isinstance(Emitter(MARIANA, 2).emit(gather)[1].src, Indirect16)
+    strict = Emitter(MARIANA, 2, level="verifier")
+    strict.emit(mx_pair())
+    far = MatmultMxOp(
+        stationary=mx_pair().stationary, moving=mx_pair().moving, out=mx_pair().out,
+        stationary_scale=scales(0x800, 16), moving_scale=scales(0x1800, 32),
+    )  # fmt: skip
+    with pytest.raises(LegalityError, match=r"V4\.228"):
+        strict.emit(far)
+    with pytest.raises(EncodeError, match="packed with 4 elements into 1"):
+        Emitter().emit(
+            QuantizeMxOp(
+                source=sbuf(0, (1, 64)), out=sbuf(0x4000, (1, 16)), scale=scales(0x5000, 16)
+            )
+        )

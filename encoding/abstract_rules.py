@@ -93,6 +93,11 @@ def _row_tiles(instruction: MatmultMxOp, arch: Arch) -> Finding:
     return None if set(sizes) <= {-1, rows} else (str(sizes), f"-1 or {rows}")
 
 
+def _tile_position(instruction: MatmultMxOp, arch: Arch) -> Finding:
+    base, where = instruction.stationary.partition, instruction.row_tile_pos
+    return None if set(where) <= {-1, base} else (str(where), f"-1 or {base}")
+
+
 def _col_tiles(instruction: MatmultMxOp, arch: Arch) -> Finding:
     where, sizes = instruction.col_tile_pos, instruction.col_tile_size
     if set(where) <= {-1, 0} and set(sizes) <= {-1, LANES}:
@@ -189,6 +194,8 @@ ABSTRACT: tuple[Rule, ...] = (
          _M, _col_tiles),
     Rule("V4.289", "stationary", "the stationary operand has an even number of columns",
          _M, _even_columns),
+    Rule("verifier.tile_position", "row_tile_pos", "a row tile starts at the operand, or derived",
+         _M, _tile_position),
     Rule("verifier.tile_vectors", "row_tile_pos", "the four tile vectors have one length",
          _M, _tile_vectors),
     Rule("verifier.partitions", "moving", "no access crosses its tile's partitions",

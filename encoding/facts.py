@@ -61,6 +61,13 @@ UNRECOVERED: tuple[Unrecovered, ...] = (
                 "the sizes at which each of its three messages applies; a size-dependent reading "
                 "under which all are true is used"),
     Unrecovered("bg_xpose_mode", ("LoadStationary",), "values beyond 2"),
+    Unrecovered("indirect_quadrant_check_srcmx_dst3d", ("MatmultMx",),
+                "its body; only tensor gathers have a known quadrant rule"),
+    Unrecovered("d3_mm_num_elements", ("Matmul",), "its bound on the moving elements"),
+    Unrecovered("lw_valid_xbus, d3_mm_valid_xbus", _DENSE,
+                "their bodies; the header's table is used at level runtime (D13)"),
+    Unrecovered("tag_weight_mode", ("LoadStationary",),
+                "which load flag selects it; two pages give the flags in different orders"),
     Unrecovered("has_dma_indirect_valid_idx_start_addr", (*_DENSE, "MatmultSparse"),
                 "its body; the index vector is checked as any address (D14)"),
 )

@@ -183,7 +183,8 @@ def matmul(
 def load_tags(tags: AccessPattern, *, rows: int = 0) -> LoadTagsSparse:
     """Return the load of the tags of a sparse matmul.
 
-    The pattern is filled by hand, as the encoder does: one dimension, spare steps zero.
+    The pattern is filled by hand, as the encoder does: one dimension, spare steps zero.  A reversed
+    pattern gives the walk from the last word down.
 
     Args:
       tags: 16-bit words of four tags.
@@ -194,13 +195,14 @@ def load_tags(tags: AccessPattern, *, rows: int = 0) -> LoadTagsSparse:
     """
     if tags.dtype not in (Dtype.INT16, Dtype.UINT16):
         raise EncodeError("LoadTagsSparse", "dtype", tags.dtype, "int16 or uint16", 0x20)
-    dims = [num for _, num in tags.free if num != 1]
-    if len(dims) > 1 or tags.index is not None:
-        raise EncodeError("LoadTagsSparse", "src", str(tags.free), "one dimension", 0x10)
+    dims = [(step, num) for step, num in tags.free if num != 1] or [(1, 1)]
+    if len(dims) > 1 or abs(dims[0][0]) != 1 or tags.index is not None:
+        allowed = "one dimension of step 1 or -1"
+        raise EncodeError("LoadTagsSparse", "src", str(tags.free), allowed, 0x10)
     active = max(rows, tags.partitions)
     group = row_group(tags.partition, active)
     return LoadTagsSparse(
-        src=Tensor3D(start_word(tags), 1, 0, 0, tags.count, 1, 1),
+        src=Tensor3D(start_word(tags), dims[0][0], 0, 0, tags.count, 1, 1),
         dtype=wire_tag(tags.dtype, Arch.CAYMAN),
         force_tag_bits=FORCE_TAG_BITS[group],
         num_active_rows=active,

@@ -15,6 +15,7 @@ from typing import Any
 from hardware.arch import Arch
 from hardware.opcodes import OPCODES
 
+from .abstract_rules import ABSTRACT
 from .bundle import Bundle, bundle_types
 from .codec import FAMILIES, LAYOUTS, Layout, table_of
 from .describe import allowed_text
@@ -274,6 +275,14 @@ def _rule_page() -> str:
             "compiler's view of the abstract instruction. The legal values of single fields, in "
             "the pages of the bundles, are rules too: `wire.` and the field's name.",
             _rule_table(bundle_types(), with_bundles=True),
+            "## On abstract instructions",
+            "What no byte carries (engine, tiles, replication, whole operands) is judged on the "
+            "instruction before encoding: an abstract `MatmultMxOp` or `QuantizeMxOp` given to "
+            "`check` at level verifier.",
+            grid(
+                ("Id", "Field", "Rule", "Instruction"),
+                [(f"`{r.id}`", f"`{r.field}`", r.message, r.applies[0].__name__) for r in ABSTRACT],
+            ),
             "## Known by name only",
             "The vendor's validators have these predicates, but no public source gives their "
             "bodies, or not all of them. They are listed so that nobody takes silence for a check.",

@@ -160,6 +160,11 @@ def _partitions(instruction: Any, arch: Arch) -> Finding:
     return word.partition, f"{', '.join(map(str, starts))} for {rows} partitions"
 
 
+def _replication(instruction: LoadStationary | Matmul, arch: Arch) -> Finding:
+    got, want = instruction.replication1, instruction.replication0
+    return None if got == want else (got, f"{want}, as the first copy")
+
+
 def _stationary_columns(instruction: LoadStationary, arch: Arch) -> Finding:
     got, want = instruction.num_active_cols, instruction.src.count
     if instruction.perf_mode != PerfMode.NONE or got == want:
@@ -242,6 +247,8 @@ VERIFIER: tuple[Rule, ...] = (
          _READERS, _partitions),
     Rule("verifier.num_active_cols", "num_active_cols", "columns are stationary elements (D8)",
          _LW, _stationary_columns, sized=True),
+    Rule("verifier.replication", "replication1", "both copies of the replication code are equal",
+         (*_LW, *_DM), _replication, until=Arch.SUNDA),
     Rule("verifier.tag_columns", "num_active_cols", "a word of tags is four columns",
          _LT, _equal("num_active_cols", lambda i: TAGS_PER_WORD * i.src.count, "four per word"),
          sized=True),

@@ -223,7 +223,8 @@ def test_rule_ids_are_stable():
         "V4.212", "V4.213", "V4.214", "V4.228", "V4.229", "V4.230", "V4.231", "V4.232", "V4.233",
         "V4.289", "V4.234", "V4.236", "V4.237", "verifier.src.bounds", "verifier.dst.bounds",
         "V4.209", "V4.210", "V4.211", "V4.215", "V4.264", "V4.270", "V4.1821", "V4.310",
-        "verifier.src.partitions", "verifier.num_active_cols", "verifier.tag_columns",
+        "verifier.src.partitions", "verifier.num_active_cols", "verifier.replication",
+        "verifier.tag_columns",
         "verifier.sparse_rows", "verifier.sparse_columns", "verifier.fmaps",
     ]  # fmt: skip
 

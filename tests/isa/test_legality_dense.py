@@ -244,6 +244,8 @@ CASES = [
     ("verifier", "verifier.src.partitions", CAYMAN, TAGS, "src.start", Addr4.sbuf(96, 0x100)),
     ("verifier", "verifier.src.partitions", CAYMAN, SPARSE, "src.start", Addr4.sbuf(64, 0x100)),
     ("verifier", "verifier.num_active_cols", SUNDA, LOAD, "num_active_cols", 59),
+    ("verifier", "verifier.replication", SUNDA, LOAD, "replication1", 1),
+    ("verifier", "verifier.replication", SUNDA, MULTIPLY, "replication0", 1),
     ("verifier", "verifier.tag_columns", CAYMAN, TAGS, "num_active_cols", 24),
     ("verifier", "verifier.sparse_rows", CAYMAN, SPARSE, "num_active_rows", 64),
     ("verifier", "verifier.sparse_columns", CAYMAN, SPARSE, "num_active_cols", 98),

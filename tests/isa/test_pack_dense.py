@@ -164,6 +164,10 @@ def test_tags_of_other_kinds_are_refused():
         load_tags(walk(BF16, 0, 128, (1, 24)))
     with pytest.raises(EncodeError, match="one dimension"):
         load_tags(walk(Dtype.INT16, 0, 128, (2, 2), (1, 24)))
+    with pytest.raises(EncodeError, match="step 1 or -1"):
+        load_tags(walk(Dtype.INT16, 0, 128, (2, 24)))
+    back = load_tags(walk(Dtype.INT16, 0, 128, (1, 24), offset=0x40).reversed())
+    assert (back.src.start, back.src.step0) == (Addr4.sbuf(0, 0x40 + 46), -1)
 
 
 def test_every_rank_drops_unit_dimensions_and_fills_with_ones():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from encoding import bundle_types, pair_rules, reference
+from encoding.abstract_rules import ABSTRACT
 from encoding.codec import table_of
 from encoding.facts import PAIR_RULES, UNRECOVERED, descriptors
 from encoding.verifier_rules import VERIFIER
@@ -58,7 +59,7 @@ def test_descriptors_types_and_tags_are_listed():
 
 def test_every_rule_is_listed_and_every_unknown_one_is_named():
     page = PAGES["rules.md"]
-    for rule in (*WIRE, *RUNTIME, *VERIFIER):
+    for rule in (*WIRE, *RUNTIME, *VERIFIER, *ABSTRACT):
         assert f"| `{rule.id}` |" in page
         assert rule.message in page
     for entry in UNRECOVERED:

@@ -118,7 +118,8 @@ def systolic(
 
     def tile(psum: Array, left: Array, right: Array) -> Array:
         groups = (_groups(left, rows * lanes, 0.0), _groups(right, rows * lanes, 0.0))
-        return how.rounded(psum + _pipeline(update, jnp.zeros_like(psum), *groups))
+        acc = from_positive_zero(_pipeline(update, jnp.zeros_like(psum), *groups))
+        return how.rounded(psum + acc)
 
     def columns(b: Array, psum: Array) -> Array:
         if whole:
@@ -129,6 +130,16 @@ def systolic(
         return psum
 
     return _by_columns(columns, b, psum)
+
+
+def from_positive_zero(total: Float[Array, "M N"]) -> Float[Array, "M N"]:
+    """Give a sum that began at +0 the sign it must have when it is zero.
+
+    Lemma: +0 plus anything is never -0 when rounding to nearest, and neither is a later sum.  A
+    compiler that sees the constant start drops the addition and can let a -0 through; only the
+    sign of a zero result can tell.  test_a_sum_from_plus_zero_is_never_minus_zero.
+    """
+    return jnp.where(total == 0, jnp.zeros_like(total), total)
 
 
 def _groups(x: Float[Array, "K R"], steps: int, fill: float) -> Float[Array, "G S R"]:

@@ -121,12 +121,19 @@ def roads(
     return acc, *_chain_roads(lhs, rhs, plan.order, start)
 
 
+def _settle(start: Array | None) -> Road:
+    """What a finished sum still needs: nothing, or the sign of a zero that began at +0."""
+    return chain.from_positive_zero if start is None else lambda out: out
+
+
 def _block_roads(lhs: Operand, rhs: Operand, start: Array | None) -> Roads:
+    settle = _settle(start)
+
     def fast(acc: Array) -> Array:
-        return exact.canonical_nan(blocks.native_blocks(lhs, rhs, acc))
+        return exact.canonical_nan(settle(blocks.native_blocks(lhs, rhs, acc)))
 
     def slow(acc: Array) -> Array:
-        return exact.release(blocks.exact_blocks(lhs, rhs, exact.carry(to_bits(acc))))
+        return exact.release(settle(blocks.exact_blocks(lhs, rhs, exact.carry(to_bits(acc)))))
 
     bits = blocks.sum_bits(lhs, rhs)
     if bits > 53:
@@ -141,13 +148,15 @@ def _chain_roads(lhs: Operand, rhs: Operand, order: Accumulate, start: Array | N
             return chain.systolic(a, b, acc, how, lanes=order.lanes, tile_k=order.tile_k)
         return chain.sequential(a, b, acc, how)
 
+    settle = _settle(start)
+
     def fast(acc: Array) -> Array:
         how = chain.native() if guard.products_exact(lhs, rhs) else chain.separate()
-        return exact.canonical_nan(ordered(lhs.values32(), rhs.values32(), acc, how))
+        return exact.canonical_nan(settle(ordered(lhs.values32(), rhs.values32(), acc, how)))
 
     def slow(acc: Array) -> Array:
         acc64 = exact.carry(to_bits(acc))
         out = ordered(lhs.factored64(), rhs.factored64(), acc64, chain.carried())
-        return exact.release(out)
+        return exact.release(settle(out))
 
     return fast, slow, guard.chain_is_exact(lhs, rhs, start)

@@ -18,12 +18,16 @@ from .bundle import encode_all as encode_all
 from .dense import LoadStationary as LoadStationary
 from .dense import Matmul as Matmul
 from .describe import byte_map as byte_map
+from .emit import CodeGenMode as CodeGenMode
+from .emit import Emitter as Emitter
 from .errors import AssemblyError as AssemblyError
 from .errors import DecodeError as DecodeError
 from .errors import EncodeError as EncodeError
 from .errors import LegalityError as LegalityError
 from .errors import Violation as Violation
 from .legality import check as check
+from .multiply import MatmultOp as MatmultOp
+from .multiply import MatmultSparseOp as MatmultSparseOp
 from .mx import LdWeightMx as LdWeightMx
 from .mx import MatmultMx as MatmultMx
 from .mx import QuantizeMx as QuantizeMx

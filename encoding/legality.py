@@ -104,8 +104,16 @@ def _decoded(item: Any, arch: Arch, index: int, found: list[Violation]) -> Bundl
     if not isinstance(item, Bundle):
         return _from_bytes(bytes(item), arch, index, found)
     layout = layout_of(item, max(arch, item.first_arch))
-    if arch < item.first_arch or item.residue & ~layout.reserved_mask:
+    if arch < item.first_arch:
         return _from_bytes(layout.encode(item), arch, index, found)
+    if item.residue & ~layout.reserved_mask:
+        found.append(
+            Violation(
+                "decode.residue", "residue", 0, item.residue, "bits reserved on this generation",
+                "these bits belong to fields", index,
+            )
+        )  # fmt: skip
+        return None
     if lacking := absent_fields(item, layout):
         found += [
             Violation(

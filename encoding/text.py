@@ -57,7 +57,14 @@ def assemble(text: str, arch: Arch = Arch.MARIANA) -> bytes:
       AssemblyError: naming line and column, what was found and what is allowed.
       CapabilityError: when the generation lacks an instruction.
     """
-    return b"".join(encode(instruction, arch) for instruction in parse_text(text))
+    return b"".join(_encoded(head, instruction, arch) for head, instruction in _parsed(text))
+
+
+def _encoded(head: _Token, instruction: Bundle, arch: Arch) -> bytes:
+    try:
+        return encode(instruction, arch)
+    except EncodeError as error:
+        raise head.refuse(f"{error.field}: {error.allowed}") from error
 
 
 def format_instruction(instruction: Bundle) -> str:
@@ -126,6 +133,11 @@ def parse_text(text: str) -> list[Bundle]:
     Raises:
       AssemblyError: naming line and column, what was found and what is allowed.
     """
+    return [instruction for _, instruction in _parsed(text)]
+
+
+def _parsed(text: str) -> list[tuple[_Token, Bundle]]:
+    """Return each instruction of assembly text with its first token."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise AssemblyError(1, 1, type(text).__name__, "text")
     return _Parser(_tokens(text)).program()
@@ -149,14 +161,15 @@ class _Parser:
         if token.text != mark:
             raise token.refuse(f"'{mark}'")
 
-    def program(self) -> list[Bundle]:
-        found: list[Bundle] = []
+    def program(self) -> list[tuple[_Token, Bundle]]:
+        found: list[tuple[_Token, Bundle]] = []
         while (token := self.take()).kind != "end":
             if token.kind == "line":
                 continue
             if token.text not in self.types:
                 raise token.refuse(", ".join(self.types))
-            found.append(self.record(token, self.types[token.text], ("line", "end")))
+            made = self.record(token, self.types[token.text], ("line", "end"))
+            found.append((token, made))
         return found
 
     def record(self, head: _Token, cls: type[Any], closing: tuple[str, ...]) -> Any:

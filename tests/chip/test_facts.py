@@ -15,15 +15,21 @@ from hardware import (
     geometry,
     quadrant,
 )
-from hardware.dtypes import DTYPES, alignment
+from hardware.dtypes import DENSE_DTYPES, DTYPES, alignment
 from hardware.memory import psum_address, sbuf_address, scale_address
 from hardware.opcodes import OPCODES
 from hardware.pe import (
     FORCE_TAG_BITS,
+    FP32R_WORD,
     LANE_GROUPS,
+    XBUS_SELECT,
+    ZERO_REGIONS,
+    Fp32Mode,
+    PerfMode,
     col_group,
     require,
     row_group,
+    tile_starts,
     zero_region,
 )
 
@@ -112,6 +118,32 @@ def test_groups_are_masks_of_quadrants():
         assert group.quadrants == tuple(range(group.start // 32, (group.start + group.lanes) // 32))
         assert sum(1 << q for q in group.quadrants) == code
     assert set(FORCE_TAG_BITS) == set(LANE_GROUPS)
+
+
+def test_tile_positions():
+    # "validTileSizes": base partition to the sizes that may start there.
+    sizes = {0: {32, 64, 128}, 32: {32}, 64: {32, 64}, 96: {32}}
+    for base in range(128):
+        found = {size for size in (32, 64, 128) if base in tile_starts(size)}
+        assert found == sizes.get(base, set())
+    assert [tile_starts(n) for n in (1, 33, 65)] == [(0, 32, 64, 96), (0, 64), (0,)]
+
+
+def test_modes_of_the_dense_bundles():
+    assert [mode.name for mode in PerfMode] == [
+        "NONE", "DOUBLE_ROW", "DOUBLE_COLUMN", "DOUBLE_PIXEL", "DOUBLE_ROW_SW_INTERLEAVE",
+    ]  # fmt: skip
+    assert [int(mode) for mode in PerfMode] == [0, 1, 2, 3, 4]
+    assert [(int(m), m.name) for m in Fp32Mode] == [
+        (0, "NONE"), (1, "LOW"), (2, "HIGH"), (3, "LOW_HIGH"),
+    ]  # fmt: skip
+    assert FP32R_WORD == WireDtype.FP32 | Fp32Mode.HIGH << 8 == 522
+    assert XBUS_SELECT == {0xF: 0x10, 3: 1, 0xC: 4, 1: 1, 2: 2, 4: 4}
+    assert [list(ZERO_REGIONS[arch]) for arch in Arch] == [[0], [0], [0, 1, 2, 3]]
+    wide = {"FP32", "FP16", "BFLOAT16", "FP8_EXP3", "FP8_EXP4", "FP8_EXP5"}
+    assert [{tag.name for tag in DENSE_DTYPES[arch]} for arch in Arch] == [
+        wide | {"UINT8"}, wide, wide,
+    ]  # fmt: skip
 
 
 def test_zero_region_of_spanned_banks():

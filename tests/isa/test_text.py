@@ -12,6 +12,7 @@ from encoding import (
     DecodeError,
     LdWeightMx,
     assemble,
+    check,
     decode,
     disassemble,
     encode,
@@ -201,6 +202,21 @@ def test_damaged_lines_give_instructions_or_an_assembly_error(at, text):
     except AssemblyError as error:
         good = bool(error.allowed)
     assert good
+
+
+def test_reserved_bits_of_another_generation_are_refused_where_they_stand():
+    line = (
+        "LoadStationary src={start=sbuf(0, 0x0) step0=1 step1=1 step2=1 num0=64 num1=1 num2=1} "
+        "dtype=BFLOAT16 num_active_rows=128 num_active_cols=64 row_group=15 col_group=3 "
+    )
+    kept = line + f"residue={1 << 0x24 * 8:#x}"
+    assert assemble(kept, Arch.CAYMAN)[0x24] == 1
+    with pytest.raises(AssemblyError, match="reserved on this generation") as caught:
+        assemble("\n" + kept, Arch.SUNDA)
+    assert (caught.value.line, caught.value.column) == (2, 1)
+    (instruction,) = parse_text(kept)
+    assert [v.id for v in check(instruction, Arch.CAYMAN)] == ["decode.reserved_24"]
+    assert [v.id for v in check(instruction, Arch.SUNDA)] == ["decode.residue"]
 
 
 def test_generation_and_type_are_refused_by_name():

@@ -98,6 +98,9 @@ def test_lanes_are_summed_in_pairs():
         return np.asarray(dot_codes(*data, order=SYSTOLIC_MX, **how)).view(np.uint32)
 
     got = run([0, 1, 2, 3])
+    lists = [x.tolist() for x in (a[:2], ones[:2], b[:, :2], large[:, :2])]
+    want = oracle.matmul(*lists, E4M3FN, E4M3FN, OCP, SYSTOLIC_MX, block=1)
+    np.testing.assert_array_equal(got[:2, :2], np.array(want, np.uint32))
     np.testing.assert_array_equal(got, run([1, 0, 3, 2]))
     np.testing.assert_array_equal(got, run([2, 3, 0, 1]))
     assert np.mean(got != run([0, 2, 1, 3])) >= 0.3

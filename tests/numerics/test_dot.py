@@ -476,6 +476,25 @@ def test_blocks_of_zeros_do_not_close_the_fast_road():
         assert fast[0, 0] == slow[0, 0] == 0x3F800000
 
 
+@pytest.mark.parametrize("fmt", [E5M2, E4M3_IEEE], ids=str)
+def test_inf_minus_inf_and_inf_times_zero_are_the_canonical_nan(fmt):
+    """Processors make a negative NaN here; D23c wants 0x7FC00000 on both roads."""
+    one = np.full((1, 1), 127, np.uint8)
+    unit = fmt.bias << fmt.mantissa_bits
+    a = np.array([[fmt.inf_code, fmt.inf_code]], np.uint8)
+    for pair in ([unit, unit | fmt.sign_mask], [unit, 0]):
+        b = np.array(pair, np.uint8)[:, None]
+        for order in ORDERS:
+            how = {"lhs_format": fmt, "rhs_format": fmt, "policy": OCP, "order": order}
+            assert int(np.asarray(dot_codes(a, one, b, one, **how)).view(np.uint32)[0, 0]) == (
+                0x7FC00000
+            )
+            if order != BLOCK:
+                fast, slow, safe = _both(_plan(fmt, order), a, one, b, one, None)
+                assert safe
+                assert fast[0, 0] == slow[0, 0] == 0x7FC00000
+
+
 @pytest.mark.parametrize("k", [3, 9, 40])
 def test_negative_zero(k):
     """-0 stays -0 when only -0 is added, padding included; an exact block sum of zero is +0."""

@@ -221,7 +221,15 @@ class Executor:
         for top in range(0, channels, 8):
             for j in range(operand.columns):
                 block = [source[top + r][4 * j + c] for r in range(8) for c in range(4)]
-                scale, codes = quantize_block(block, operand.fmt, self.policy)
+                known = [value for value in block if value is not None]
+                if len(known) < len(block):
+                    # Unwritten bytes stay loud (D25a) although a policy may write NaN as zero.
+                    self.memory.forget("SBUF", *operand.scale_at(top, j), 1)
+                    for r in range(8):
+                        where = operand.base + top + r
+                        self.memory.forget("SBUF", where, operand.container(j), operand.size)
+                    continue
+                scale, codes = quantize_block(known, operand.fmt, self.policy)
                 self.memory.write("SBUF", *operand.scale_at(top, j), bytes([scale]))
                 for r in range(8):
                     container = pack_x4(codes[4 * r : 4 * r + 4], 2 * operand.size)
@@ -233,11 +241,11 @@ class Executor:
                         container.to_bytes(operand.size, "little"),
                     )
 
-    def source_value(self, partition: int, offset: int, fmt: FormatSpec) -> Value:
-        """One 16-bit source element."""
+    def source_value(self, partition: int, offset: int, fmt: FormatSpec) -> Value | None:
+        """One 16-bit source element; None where nothing wrote it and that is to poison."""
         low = self.byte(partition, offset, "source")
         high = self.byte(partition, offset + 1, "source")
-        return NAN if low is None or high is None else decode(low | high << 8, fmt)
+        return None if low is None or high is None else decode(low | high << 8, fmt)
 
 
 def execute(

@@ -46,6 +46,12 @@ class Memory:
         held = self._partition(space, partition, offset, count)
         return bytes([held.get(at, 0) for at in range(offset, offset + count)])
 
+    def forget(self, space: str, partition: int, offset: int, count: int) -> None:
+        """Make bytes as if nothing had written them."""
+        held = self._partition(space, partition, offset, count)
+        for at in range(offset, offset + count):
+            held.pop(at, None)
+
     def written(self, space: str, partition: int, offset: int, count: int) -> bool:
         """Whether every one of the bytes was written."""
         held = self._partition(space, partition, offset, count)

@@ -83,6 +83,14 @@ def is_float(array: np.ndarray) -> TypeGuard[np.ndarray]:
     return array.dtype.newbyteorder("=") in FLOATS.values()
 
 
+def save_named(path: Path, array: np.ndarray, name: str) -> None:
+    """Write one array: a ``.npz`` file calls it ``name``, a ``.npy`` file has no names."""
+    if path.suffix == ".npz":
+        save_arrays(path, {name: array})
+    else:
+        save_array(path, array)
+
+
 def save_array(path: Path, array: np.ndarray) -> None:
     """Write a ``.npy`` file, whole or not at all."""
     write_file(path, lambda file: np.save(file, array, allow_pickle=False))
@@ -117,9 +125,11 @@ def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     except MemoryError as error:
         raise InputError(f"{path}: declares an array larger than memory") from error
     except _DAMAGE as error:
-        if "allow_pickle" in str(error):
-            raise InputError(f"{path}: holds Python objects or is no array file") from error
-        raise InputError(f"{path}: cannot be read ({_reason(error)})") from error
+        if str(error).startswith("Object arrays"):
+            raise InputError(f"{path}: holds Python objects, which are not read") from error
+        # numpy takes every file that is neither kind for a pickle, which says nothing to a reader.
+        reason = "" if "allow_pickle" in str(error) else f" ({_reason(error)})"
+        raise InputError(f"{path}: cannot be read: damaged or no array file{reason}") from error
 
 
 def _named(array: np.ndarray) -> np.ndarray:

@@ -12,24 +12,30 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from mxref.cli.options import FILE
-from mxref.cli.output import Differs, InputError, console, table
+from mxref.cli.options import FILE, examples
+from mxref.cli.output import Differs, InputError, console, sqnr, table
 
 
-@click.command(short_help="The main job on a real tensor: quantize, emit, run the bytes, compare.")
-@click.option("--keep", type=FILE, metavar="DIR", help="Leave the program files in DIR.")
+@click.command(
+    short_help="The main job on a real tensor: quantize, emit, run the bytes, compare.",
+    epilog=examples("mxref demo --keep programs", "mxref dis programs/demo-mxfp8.mxp"),
+)
+@click.option("--keep", type=FILE, metavar="DIR",
+              help="Leave the program files in DIR, which is made if need be.")  # fmt: skip
 def demo(keep: Path | None) -> None:
     """Multiply one layer of a digit classifier in MXFP8 and MXFP4, on three roads.
 
     The direct kernel, the program run from its bytes, and the oracle's exact executor must give the
     same bits.  Exit 1 when one of them is wrong.
+
+    Takes about 20 to 40 s on two cores, nearly all of it compilation.
     """
     from mxref import demo as job_room
     from mxref.data import digits
     from mxref.fidelity import reference
 
-    if keep is not None and not keep.is_dir():
-        raise InputError(f"{keep}: no such directory")
+    if keep is not None:
+        _make_directory(keep)
     started = time.perf_counter()
     data = digits()
     (m, k), n = data.activations.shape, data.weights.shape[1]
@@ -70,6 +76,15 @@ def demo(keep: Path | None) -> None:
     say.print(f"[good]Every bit agrees[/] on all three roads.  {seconds:.1f} s")
 
 
+def _make_directory(place: Path) -> None:
+    try:
+        place.mkdir(exist_ok=True)
+    except FileExistsError as error:
+        raise InputError(f"{place}: is a file, expected a directory") from error
+    except OSError as error:
+        raise InputError(f"{place}: {(error.strerror or str(error)).lower()}") from error
+
+
 def _table(results) -> Table:
     view = table()
     view.add_column("")
@@ -93,7 +108,7 @@ def _table(results) -> Table:
     row("oracle executor = direct kernel", lambda r: _share(r.oracle_equal, r.bits))
     row("largest error against float64", lambda r: f"{r.fidelity.max:.4g}")
     row("RMS error", lambda r: f"{r.fidelity.rms:.4g}")
-    row("SQNR", lambda r: f"{r.fidelity.sqnr:.2f} dB")
+    row("SQNR", lambda r: sqnr(r.fidelity))
     row("digits read right", lambda r: f"{r.correct} of {r.digits}")
     return view
 

@@ -2,44 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 import numpy as np
+from click.core import ParameterSource
 from rich.markup import escape
 
 from hardware import Arch
+from hardware.opcodes import BUNDLE_BYTES
 from mxref.cli import arrays, source
-from mxref.cli.options import FILE, ORDER, POLICY, arch_option, out_option
-from mxref.cli.output import Differs, InputError, console, count, table
-from mxref.errors import ProgramError
+from mxref.cli.options import FILE, ORDER, POLICY, arch_option, examples, out_option
+from mxref.cli.output import (
+    Differs,
+    InputError,
+    console,
+    count,
+    order_text,
+    require_place,
+    table,
+)
+from mxref.errors import ProgramError, UninitialisedError
 from mxref.machine import State
 from mxref.machine import run as execute
-from mxref.policy import Accumulate, NumericPolicy
+from mxref.policy import NEURON_2_24, SYSTOLIC_MX, Accumulate, NumericPolicy
 from mxref.program import Program
 from mxref.testing import first_difference
 from mxref.testing.compare import NanMode
 
 
-@click.command(short_help="Execute a program or raw bundles.")
+@click.command(
+    short_help="Execute a program or raw bundles.",
+    epilog=examples(
+        "mxref run prog.mxp --expect y.npy",
+        "mxref run prog.mxp --input lhs=x2.npy --out out.npz",
+        "mxref run bundles.bin --memory before.npz --out after.npz",
+    ),
+)
 @click.argument("file", metavar="PROG|BUNDLES|-")
-@click.option("--memory", type=FILE, metavar="IMAGE.npz", help="Memory to start from.")
+@click.option(
+    "--memory",
+    type=FILE,
+    metavar="IMAGE.npz",
+    help="Memory image to start from (mx.State.save, or --out).",
+)
 @click.option("--input", "inputs", multiple=True, metavar="NAME=X.npy", help="Replace an input.")
-@click.option("--expect", type=FILE, metavar="OUT.npz", help="Compare; exit 1 on a difference.")
+@click.option("--expect", type=FILE, metavar="OUT.npz",
+              help="Compare with what --out writes, or with a .npy when there is one output; "
+              "exit 1 on a difference.")  # fmt: skip
 @click.option("--nan", type=click.Choice(["class", "payload"]), default="class", show_default=True,
               help="With --expect: may any NaN equal any NaN.")  # fmt: skip
 @click.option("--trace", is_flag=True, help="Print what every bundle reads and writes.")
-@click.option("--policy", type=POLICY, help="Numeric profile; the program's own by default.")
-@click.option("--accumulate", type=ORDER, help="Accumulation order; the program's by default.")
+@click.option("--policy", type=POLICY, help="Numeric profile.",
+              show_default=f"the program's own, {NEURON_2_24} for raw bundles")  # fmt: skip
+@click.option("--accumulate", type=ORDER, help="Accumulation order.",
+              show_default=f"the program's own, {SYSTOLIC_MX} for raw bundles")  # fmt: skip
 @click.option("--uninitialised", type=click.Choice(["nan", "raise", "zero"]), default="nan",
               show_default=True, help="What memory that nothing wrote reads as.")  # fmt: skip
 @click.option("--zero", type=click.Choice(["written", "bank"]), default="written",
               show_default=True, help="What START clears (D25).")  # fmt: skip
 @click.option("--no-check", is_flag=True, help="Execute even what breaks a wire rule.")
 @arch_option
-@out_option
+@out_option("Write the outputs of a program, or the memory that raw bundles leave, to a .npz file.")
+@click.pass_context
 def run(
+    context: click.Context,
     file: str,
     memory: Path | None,
     inputs: tuple[str, ...],
@@ -57,18 +87,25 @@ def run(
     """Execute bundles on the machine, bit for bit.
 
     A program file brings its inputs and names its outputs; --out writes those.  Raw bundles work on
-    --memory, and --out then writes the memory they leave.
+    --memory, and --out then writes the memory they leave, which a later --memory reads.  Python
+    makes an image with mx.State.empty().write(space, partition, offset, array).save(path).
+
+    What a bundle reads but nothing wrote counts as NaN, and a warning says so; --uninitialised
+    chooses otherwise.
     """
     if out is not None:
-        require_npz(out)
+        require_place(out, ".npz")
     data = source.read_bytes(file)
     program = source.open_program(file, data) if source.is_program(data) else None
     if program is None:
         data = source.read_bundles(file) if file != "-" else source.whole(data, file)
+    elif context.get_parameter_source("arch") is ParameterSource.COMMANDLINE:
+        _require_arch(arch, program, file)
     given = _inputs(inputs, program)
     wanted = _expected(expect, program)
     state = load_image(memory) if memory is not None else None
-    done = execute(
+    start = partial(
+        execute,
         data if program is None else program,
         state,
         # A program has its own generation; only raw bundles need to be told.
@@ -76,21 +113,23 @@ def run(
         policy=policy,
         accumulate=accumulate,
         check=not no_check,
-        uninitialised=uninitialised,
         zero=zero,
         trace=trace,
         inputs=given or None,
     )
+    done = _warning_of_nan(start) if uninitialised == "nan" else start(uninitialised=uninitialised)
     say = console()
     for step in done.trace:
         say.print(escape(str(step)), soft_wrap=True)
     outputs = {name: np.asarray(value) for name, value in done.outputs.items()}
-    if program is not None:
-        say.print(f"ran {count(len(program), 'bundle')}, {program.policy}, {program.order}")
-    else:
-        say.print(f"ran {count(len(data) // 64, 'bundle')}")
+    used_policy = policy or (NEURON_2_24 if program is None else program.policy)
+    used_order = accumulate or (SYSTOLIC_MX if program is None else program.order)
+    bundles = len(data) // BUNDLE_BYTES if program is None else len(program)
+    say.print(f"ran {count(bundles, 'bundle')}, {used_policy}, {order_text(used_order)}")
     if program is not None:
         _summary(outputs)
+    elif out is None and expect is None:
+        say.print("raw bundles name no outputs: --out writes the memory they left", style="dim")
     if out is not None:
         if program is not None:
             arrays.save_arrays(out, outputs)
@@ -107,28 +146,37 @@ def load_image(path: Path) -> State:
     Raises:
       InputError: when it is missing, damaged or of another shape.
     """
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
     try:
         return State.load(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except ProgramError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from error
 
 
-def require_npz(path: Path) -> None:
-    """Refuse a place that cannot take the outcome before any work is done.
+def _require_arch(arch: Arch, program: Program, file: str) -> None:
+    if arch is not program.arch:
+        raise InputError(f"--arch {arch.label}: {file} is a program for {program.arch.label}")
 
-    Raises:
-      InputError: when the name or the folder will not do.
+
+def _warning_of_nan(start: Callable[..., State]) -> State:
+    """Run with unwritten memory as NaN, and say where the first of it was read.
+
+    A run that may raise and does not is the same run, so only one that meets unwritten memory pays
+    for a second.
     """
-    if path.suffix != ".npz":
-        raise InputError(f"{path}: expected a name that ends in .npz")
-    if path.is_dir():
-        raise InputError(f"{path}: is a directory")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: no such directory")
+    try:
+        return start(uninitialised="raise")
+    except UninitialisedError as error:
+        done = start(uninitialised="nan")
+        click.echo(
+            f"mxref: warning: {error}; it counts as NaN (fill memory with --memory, or choose "
+            "--uninitialised raise or zero)",
+            err=True,
+        )
+        return done
 
 
 def _inputs(pairs: tuple[str, ...], program: Program | None) -> dict[str, np.ndarray]:
@@ -149,7 +197,14 @@ def _inputs(pairs: tuple[str, ...], program: Program | None) -> dict[str, np.nda
 def _expected(path: Path | None, program: Program | None) -> dict[str, np.ndarray]:
     if path is None:
         return {}
-    return arrays.read_arrays(path) if program is not None else _image(load_image(path))
+    if program is None:
+        return _image(load_image(path))
+    if path.suffix != ".npy":
+        return arrays.read_arrays(path)
+    if len(program.outputs) != 1:
+        names = ", ".join(program.outputs) or "none"
+        raise InputError(f"--expect {path}: one array, but the program's outputs are {names}")
+    return {next(iter(program.outputs)): arrays.read_array(str(path))}
 
 
 def _image(state: State) -> dict[str, np.ndarray]:

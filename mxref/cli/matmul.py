@@ -13,37 +13,57 @@ from mxref.cli import arrays
 from mxref.cli.options import (
     FILE,
     FORMAT,
+    chosen_order_option,
+    chosen_policy_option,
+    examples,
     format_option,
-    order_option,
     out_option,
-    policy_option,
 )
-from mxref.cli.output import Differs, InputError, console, count, table
+from mxref.cli.output import (
+    Differs,
+    InputError,
+    console,
+    count,
+    error_rows,
+    order_text,
+    require_place,
+    table,
+)
 from mxref.fidelity import Fidelity, reference
 from mxref.testing import first_difference
 
 #: What the microscaling bundles carry.
 _ON_WIRE = (mx.E4M3FN, mx.E5M2, mx.E2M1FN)
+#: The name that the lowering gives a program's output.
+_OUTPUT = "out"
 
 
-@click.command(short_help="X @ W in block-scaled arithmetic, bit for bit.")
+@click.command(
+    short_help="X @ W in block-scaled arithmetic, bit for bit.",
+    epilog=examples(
+        "mxref matmul x.npy w.npy --format e2m1 --out y.npy",
+        "mxref matmul x.npy w.npy --source bfloat16 --save prog.mxp --out y.npz",
+        "mxref run prog.mxp --expect y.npz",
+    ),
+)
 @click.argument("x", metavar="X.npy")
 @click.argument("w", metavar="W.npy")
 @format_option
 @click.option("--rhs-format", "rhs_fmt", type=FORMAT, help="Element format of W, if another.")
-@policy_option
-@order_option
+@chosen_policy_option("NEURON_2_24 with --source, as the machine; else OCP, as the array API")
+@chosen_order_option("SYSTOLIC_MX where bundles have the formats, as the machine; else BLOCK")
 @click.option("--source", type=click.Choice(["bfloat16", "float16"]),
               help="Cast to this and let QuantizeMx bundles quantize (FP8).")  # fmt: skip
 @click.option("--save", type=FILE, metavar="PROG.mxp", help="Write the program file.")
-@click.option("--plot", type=FILE, metavar="ERR.png", help="Draw the error (extra: plot).")
-@out_option
+@click.option("--plot", type=FILE, metavar="ERR.png",
+              help="Draw the error (.png, .svg, .pdf); needs matplotlib.")  # fmt: skip
+@out_option("Write the float32 product: .npy, or .npz with the array `out` for `run --expect`.")
 def matmul(
     x: str,
     w: str,
     fmt: mx.FormatSpec,
     rhs_fmt: mx.FormatSpec | None,
-    policy: mx.NumericPolicy,
+    policy: mx.NumericPolicy | None,
     accumulate: mx.Accumulate | None,
     source: str | None,
     save: Path | None,
@@ -60,6 +80,11 @@ def matmul(
         from mxref.cli.plot import require_matplotlib
 
         require_matplotlib(plot)
+        require_place(plot)
+    if out is not None:
+        require_place(out, ".npy", ".npz")
+    if save is not None:
+        require_place(save)
     lhs, rhs = arrays.read_floats(x), arrays.read_floats(w)
     _require_matrices(x, lhs, w, rhs)
     rhs_fmt = rhs_fmt or fmt
@@ -68,8 +93,11 @@ def matmul(
         raise InputError(f"{'--save' if save else '--source'}: {reason}")
     if source is not None and mx.E2M1FN in (fmt, rhs_fmt):
         raise InputError(f"--source: programs quantize to FP8 only, not to {mx.E2M1FN} (D25c)")
+    fallback = bool(reason) and accumulate is None
     if accumulate is None:
         accumulate = mx.BLOCK if reason else mx.SYSTOLIC_MX
+    if policy is None:
+        policy = mx.NEURON_2_24 if source else mx.OCP
     exact = reference(lhs, rhs)
     if source is not None:
         lhs, rhs = (np.asarray(a, np.float32).astype(arrays.FLOATS[source]) for a in (lhs, rhs))
@@ -81,19 +109,17 @@ def matmul(
     rows.add_row("product", f"[{', '.join(map(str, lhs.shape))}] @ "
                  f"[{', '.join(map(str, rhs.shape))}]")  # fmt: skip
     rows.add_row("formats", f"{fmt}" if fmt == rhs_fmt else f"{fmt} @ {rhs_fmt}")
-    rows.add_row("policy, order", f"{policy}, {accumulate}")
+    rows.add_row("policy, order", f"{policy}, {order_text(accumulate)}")
     error = Fidelity.of(product, exact)
-    rows.add_row("largest error", f"{error.max:.6g}")
-    rows.add_row("RMS error", f"{error.rms:.6g}")
-    rows.add_row("SQNR", f"{error.sqnr:.2f} dB")
-    if error.nonfinite:
-        rows.add_row("not finite", f"{error.nonfinite:,} elements, left out of the errors")
+    error_rows(rows, error)
     difference = None
     if reason:
-        rows.add_row("through bytes", f"no: {escape(reason)}")
+        instead = f"; so the order is {accumulate}, not SYSTOLIC_MX" if fallback else ""
+        rows.add_row("through bytes", f"no: {escape(reason + instead)}")
     else:
         operands = (lhs, rhs, fmt, rhs_fmt) if source else q
-        program = mx.lower_matmul(*operands, policy=policy, accumulate=accumulate)
+        names = ("lhs", "rhs", _OUTPUT)
+        program = mx.lower_matmul(*operands, policy=policy, accumulate=accumulate, names=names)
         (ran,) = mx.run(program).outputs.values()
         difference = first_difference(np.asarray(ran), product, "payload")
         rows.add_row("program", f"{count(len(program), 'bundle')}, {len(program.bytes()):,} bytes")
@@ -103,7 +129,7 @@ def matmul(
             _save_program(save, program)
     written = [p for p in (save, out, plot) if p is not None]
     if out is not None:
-        arrays.save_array(out, product)
+        arrays.save_named(out, product, _OUTPUT)
     if plot is not None:
         from mxref.cli.plot import plot_error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,29 +16,46 @@ from rich.table import Table
 
 import mxref as mx
 from mxref.cli import arrays
-from mxref.cli.options import FILE, FORMAT, format_option, out_option, policy_option
-from mxref.cli.output import InputError, console, table
+from mxref.cli.options import (
+    FILE,
+    FORMAT,
+    examples,
+    format_option,
+    out_option,
+    policy_option,
+)
+from mxref.cli.output import InputError, console, error_rows, require_place, table
 from mxref.fidelity import Fidelity
 from mxref.policy import policy as find_policy
 
 _VERSION = 1
 
 
-@click.command(short_help="Array file to codes and scales.")
+@click.command(
+    short_help="Array file to codes and scales.",
+    epilog=examples("mxref quantize x.npy --format e2m1 --policy NVIDIA --out q.npz"),
+)
 @click.argument("array", metavar="IN.npy")
 @format_option
 @policy_option
 @click.option("--axis", default=-1, show_default=True, help="Axis the blocks run along.")
 @click.option("--block", default=32, show_default=True, type=click.IntRange(1), help="Block size.")
-@out_option
+@out_option("Write the arrays `codes`, `scales` and `about` to a .npz file.")
 def quantize(
-    array: str, fmt: mx.FormatSpec, policy: mx.NumericPolicy, axis: int, block: int, out: Path
+    array: str,
+    fmt: mx.FormatSpec,
+    policy: mx.NumericPolicy,
+    axis: int,
+    block: int,
+    out: Path | None,
 ) -> None:
     """Quantize an array to block-scaled codes and report what it costs.
 
     With --out FILE.npz the codes (uint8, one per element), the scales (E8M0 codes) and their
     description are written; `mxref dequantize` reads them back.
     """
+    if out is not None:
+        require_place(out, ".npz")
     values = arrays.read_floats(array)
     q = mx.quantize(values, fmt, axis=axis, block=block, policy=policy)
     if out is not None:
@@ -53,18 +71,23 @@ def quantize(
     rows.add_row("codes", f"uint8{list(q.shape)}")
     rows.add_row("scales", f"uint8{list(scales.shape)}, codes {scales.min()} to {scales.max()}")
     rows.add_row("bits per element", f"{fmt.bits + 8 * scales.size / values.size:.3f}")
-    _fidelity_rows(rows, error)
+    error_rows(rows, error)
     say = console()
     say.print(rows)
     if out is not None:
         say.print(f"wrote {escape(str(out))}")
 
 
-@click.command(short_help="Codes and scales to a float32 array.")
+@click.command(
+    short_help="Codes and scales to a float32 array.",
+    epilog=examples("mxref dequantize q.npz --out y.npy"),
+)
 @click.argument("quantized", metavar="IN.npz", type=FILE)
-@out_option
+@out_option("Write the float32 values to a .npy file; without it they are printed.")
 def dequantize(quantized: Path, out: Path | None) -> None:
     """Turn a file that `mxref quantize` wrote into float32 values, exactly."""
+    if out is not None:
+        require_place(out, ".npy")
     q = load_quantized(quantized)
     values = np.asarray(q.dequantize())
     say = console()
@@ -76,10 +99,13 @@ def dequantize(quantized: Path, out: Path | None) -> None:
     say.print(f"wrote {escape(str(out))}, float32{list(values.shape)}")
 
 
-@click.command(short_help="The number formats, computed from their widths.")
+@click.command(
+    short_help="The number formats, computed from their widths.",
+    epilog=examples("mxref formats", "mxref formats e2m1"),
+)
 @click.argument("name", required=False, type=FORMAT)
 def formats(name: mx.FormatSpec | None) -> None:
-    """List the number formats, or show every code of one of at most 8 bits."""
+    """List the number formats, or show every code of one of at most 8 bits, all digits exact."""
     say = console()
     if name is None:
         say.print(_format_table())
@@ -94,7 +120,7 @@ def formats(name: mx.FormatSpec | None) -> None:
     say.print(rows)
     if name.bits <= 8:
         say.print()
-        say.print(_code_table(name))
+        say.print(_code_table(name, say.width))
 
 
 def save_quantized(path: Path, q: mx.MXArray) -> None:
@@ -141,14 +167,6 @@ def load_quantized(path: Path) -> mx.MXArray:
     return mx.MXArray(codes, scales, format=fmt, axis=axis, block=block, policy=policy)
 
 
-def _fidelity_rows(rows: Table, error: Fidelity) -> None:
-    rows.add_row("largest error", f"{error.max:.6g}")
-    rows.add_row("RMS error", f"{error.rms:.6g}")
-    rows.add_row("SQNR", f"{error.sqnr:.2f} dB")
-    if error.nonfinite:
-        rows.add_row("not finite", f"{error.nonfinite:,} elements, left out of the errors")
-
-
 def _format_table() -> Table:
     rows = table()
     rows.add_column("Name", style="field", no_wrap=True)
@@ -179,7 +197,7 @@ def _facts(spec: mx.FormatSpec) -> list[tuple[str, str]]:
     return [
         ("bits", f"{spec.bits} ({'1 sign, ' if spec.signed else ''}{layout})"),
         ("bias", str(spec.bias)),
-        ("largest finite", f"{spec.max:.9g} (0x{spec.max_code:0{digits}X})"),
+        ("largest finite", f"{_largest(spec.max)} (0x{spec.max_code:0{digits}X})"),
         ("smallest normal", _power(spec.min_normal)),
         ("smallest subnormal", _power(spec.min_subnormal) if spec.has_subnormals else "none"),
         ("infinity", f"0x{spec.inf_code:0{digits}X}" if spec.inf_code is not None else "none"),
@@ -188,18 +206,34 @@ def _facts(spec: mx.FormatSpec) -> list[tuple[str, str]]:
     ]
 
 
-def _code_table(spec: mx.FormatSpec) -> Table:
-    """Every code that is not its mirror image, eight to a row."""
+def _code_table(spec: mx.FormatSpec, width: int) -> Table:
+    """Every code that is not its mirror image, as many to a row (up to eight) as fit whole."""
     rows = table("values by code" + (", signs left out" if spec.signed else ""))
     rows.add_column("", style="field")
-    for column in range(8):
-        rows.add_column(f"+{column}", justify="right")
     values = np.asarray(mx.widen(np.arange(spec.magnitude_mask + 1, dtype=np.uint8), spec))
-    show = _power if not spec.mantissa_bits else "{:.6g}".format
-    for start in range(0, len(values), 8):
-        cells = [show(float(v)) for v in values[start : start + 8]]
-        rows.add_row(f"0x{start:02X}", *cells)
+    show = _digits if spec.mantissa_bits else _power
+    cells = [show(float(v)) for v in values]
+    widest = max(map(len, cells)) + 1
+    # Four columns for the code and one for the gap; digits that are cut off would be other numbers.
+    columns = next((n for n in (8, 4, 2) if 5 + n * widest <= width), 1)
+    for column in range(columns):
+        rows.add_column(f"+{column}", justify="right", no_wrap=True)
+    for start in range(0, len(cells), columns):
+        rows.add_row(f"0x{start:02X}", *cells[start : start + columns])
     return rows
+
+
+def _digits(value: float) -> str:
+    """Every decimal digit of a number, none rounded away."""
+    if not np.isfinite(value):
+        return str(value)
+    return f"{Decimal(value):f}"
+
+
+def _largest(value: float) -> str:
+    """Every digit, and a short form beside a long one."""
+    exact, short = _digits(value), f"{value:.9g}"
+    return exact if exact == short else f"{exact}, about {short}"
 
 
 def _power(value: float) -> str:

@@ -40,19 +40,32 @@ format_option = click.option(
     show_default=True,
     help="Element format; `mxref formats` lists them.",
 )
+_POLICY_HELP = "Numeric profile: " + ", ".join(policy.POLICIES) + "."
+_ORDER_HELP = "Accumulation order: " + ", ".join(policy.ORDERS) + " or SYSTOLIC(lanes, tile_k)."
+
 policy_option = click.option(
-    "--policy",
-    type=POLICY,
-    default="OCP",
-    show_default=True,
-    help="Numeric profile: " + ", ".join(policy.POLICIES) + ".",
+    "--policy", type=POLICY, default="OCP", show_default=True, help=_POLICY_HELP
 )
-order_option = click.option(
-    "--accumulate",
-    type=ORDER,
-    help="Accumulation order: " + ", ".join(policy.ORDERS) + " or SYSTOLIC(lanes, tile_k).",
-)
-out_option = click.option("--out", "-o", type=FILE, help="File to write.")
+
+
+def chosen_policy_option(default: str) -> Callable[[Any], Any]:
+    """``--policy`` whose default depends on something else, which ``default`` says in words."""
+    return click.option("--policy", type=POLICY, show_default=default, help=_POLICY_HELP)
+
+
+def chosen_order_option(default: str) -> Callable[[Any], Any]:
+    """``--accumulate`` whose default depends on something else, which ``default`` says in words."""
+    return click.option("--accumulate", type=ORDER, show_default=default, help=_ORDER_HELP)
+
+
+def out_option(what: str) -> Callable[[Any], Any]:
+    """``--out``, saying what is written."""
+    return click.option("--out", "-o", type=FILE, help=what)
+
+
+def examples(*lines: str) -> str:
+    """Text for the end of a command's help, kept line by line."""
+    return "\b\nExamples:\n" + "\n".join("  " + line for line in lines)
 
 
 arch_option = click.option(

@@ -15,6 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.theme import Theme
 
+from mxref.fidelity import Fidelity
+from mxref.policy import ORDERS, Accumulate
+
 _THEME = Theme(
     {
         "good": "bold green",
@@ -85,6 +88,41 @@ def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def require_place(path: Path, *endings: str) -> None:
+    """Refuse a place that cannot take the outcome, before any work is done.
+
+    Raises:
+      InputError: when the folder is missing, or the name has none of ``endings`` (if given).
+    """
+    if endings and path.suffix not in endings:
+        raise InputError(f"{path}: expected a name that ends in {' or '.join(endings)}")
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: no such directory")
+
+
+def error_rows(rows: Table, error: Fidelity) -> None:
+    """Add the lines that say how far a result is from its reference."""
+    rows.add_row("largest error", f"{error.max:.6g}")
+    rows.add_row("RMS error", f"{error.rms:.6g}")
+    rows.add_row("SQNR", sqnr(error))
+    if error.nonfinite:
+        rows.add_row("not finite", f"{error.nonfinite:,} elements, left out of the errors")
+
+
+def order_text(order: Accumulate) -> str:
+    """An order by the name people give it, and what the name stands for."""
+    text = str(order)
+    name = next((name for name, known in ORDERS.items() if known == order), text)
+    return text if name == text else f"{name} = {text}"
+
+
+def sqnr(error: Fidelity) -> str:
+    """The ratio in dB; a result without any error has none and is called exact."""
+    return "exact" if error.max == 0 else f"{error.sqnr:.2f} dB"
 
 
 def count(number: int, noun: str) -> str:

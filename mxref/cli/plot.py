@@ -21,7 +21,10 @@ def require_matplotlib(path: Path) -> None:
     if path.suffix not in _KINDS:
         raise InputError(f"{path}: expected a name that ends in {', '.join(_KINDS)}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise InputError("--plot needs matplotlib: pip install 'mxref[plot]'")
+        raise InputError(
+            "--plot needs matplotlib: pip install matplotlib (or, in a checkout, "
+            "pip install '.[plot]')"
+        )
 
 
 def plot_error(path: Path, product: np.ndarray, exact: np.ndarray, title: str) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import click
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +23,7 @@ from encoding.text import format_instruction
 from hardware import Arch, Evidence
 from hardware.opcodes import BUNDLE_BYTES
 from mxref.cli import source
-from mxref.cli.options import arch_option, out_option
+from mxref.cli.options import arch_option, examples, out_option
 from mxref.cli.output import Differs, InputError, console, count, table, write_file
 
 _EVIDENCE_STYLE = {
@@ -33,16 +34,21 @@ _EVIDENCE_STYLE = {
     Evidence.ASSUMED: "magenta",
 }
 
+#: Columns of an imaginary terminal on which a table has its natural width.
+_ENDLESS = 10_000
 #: Columns of a terminal that has room for a field's meaning.
 _WIDE = 104
 
 _FILE = click.argument("file", default="-", metavar="[FILE]")
 
 
-@click.command(short_help="Bundles to assembly text.")
+@click.command(
+    short_help="Bundles to assembly text.",
+    epilog=examples("mxref dis prog.mxp", "mxref dis bundles.bin --arch cayman --summary"),
+)
 @_FILE
 @arch_option
-@out_option
+@out_option("Write the text to this file instead of standard output.")
 @click.option("--lenient", is_flag=True, help="Keep unknown reserved bits instead of refusing.")
 @click.option("--summary", is_flag=True, help="Statistics of the stream instead of its text.")
 def dis(file: str, arch: Arch, out: Path | None, lenient: bool, summary: bool) -> None:
@@ -91,10 +97,13 @@ def _summary(stream: encoding.BundleStream) -> None:
             say.print("always at the default: " + ", ".join(idle), style="dim")
 
 
-@click.command(short_help="Assembly text to bundles.")
+@click.command(
+    short_help="Assembly text to bundles.",
+    epilog=examples("mxref asm prog.s --out prog.bin", "mxref dis prog.mxp | mxref asm"),
+)
 @_FILE
 @arch_option
-@out_option
+@out_option("Write raw 64-byte bundles to this file instead of hex digits.")
 def asm(file: str, arch: Arch, out: Path | None) -> None:
     """Assemble text to raw bundles in --out, or to hex digits on standard output."""
     try:
@@ -110,7 +119,10 @@ def asm(file: str, arch: Arch, out: Path | None) -> None:
         click.echo(data[at : at + BUNDLE_BYTES].hex())
 
 
-@click.command(short_help="Every rule that bundles break.")
+@click.command(
+    short_help="Every rule that bundles break.",
+    epilog=examples("mxref check prog.mxp", "mxref check bundles.bin --level runtime --json"),
+)
 @_FILE
 @arch_option
 @click.option(
@@ -135,21 +147,43 @@ def check(file: str, arch: Arch, level: Level, as_json: bool) -> None:
     if not violations:
         say.print(f"[good]legal[/]  {bundles} for {arch.label} at level {level}")
         return
+    rows = _violation_table(violations)
+    if rows.__rich_measure__(say, say.options.update(max_width=_ENDLESS)).minimum + 20 <= say.width:
+        say.print(rows)
+    else:
+        for v in violations:
+            _print_violation(say, v)
+    tally = ", ".join(f"{n} x {rule}" for rule, n in Counter(v.id for v in violations).items())
+    say.print(f"[bad]{count(len(violations), 'violation')}[/] in {bundles}: {escape(tally)}")
+    raise Differs
+
+
+def _violation_table(violations: list[encoding.Violation]) -> Table:
     rows = table()
     rows.add_column("Bundle", justify="right")
     rows.add_column("Rule", style="field", no_wrap=True)
     rows.add_column("Field", no_wrap=True)
-    rows.add_column("Byte", justify="right")
+    rows.add_column("Byte", justify="right", no_wrap=True)
     for name in ("Got", "Allowed", "Why"):
-        rows.add_column(name)
+        rows.add_column(name, overflow="fold")
     for v in violations:
         got, allowed = escape(shown(v.got)), escape(v.allowed)
         where = f"0x{v.offset:02X}"
         rows.add_row(str(v.index), v.id, v.field, where, got, allowed, escape(v.message))
-    say.print(rows)
-    tally = ", ".join(f"{n} x {rule}" for rule, n in Counter(v.id for v in violations).items())
-    say.print(f"[bad]{count(len(violations), 'violation')}[/] in {bundles}: {escape(tally)}")
-    raise Differs
+    return rows
+
+
+def _print_violation(say: Console, v: encoding.Violation) -> None:
+    """Print one violation as a block of lines, for terminals that the table does not fit."""
+    head = Text.assemble(f"bundle {v.index}  ", (v.id, "field"), f"  {v.field} at 0x{v.offset:02X}")
+    say.print(head, overflow="fold")
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    lines.add_column(no_wrap=True)
+    lines.add_column(overflow="fold")
+    for label, text in (("got", shown(v.got)), ("allowed", v.allowed), ("why", v.message)):
+        if text:
+            lines.add_row(f"  {label}", escape(text))
+    say.print(lines)
 
 
 def _as_object(violation: encoding.Violation) -> dict[str, object]:
@@ -158,7 +192,12 @@ def _as_object(violation: encoding.Violation) -> dict[str, object]:
     return {**dataclasses.asdict(violation), "got": got}
 
 
-@click.command(short_help="One 64-byte bundle, byte by byte.")
+@click.command(
+    short_help="One 64-byte bundle, byte by byte.",
+    epilog=examples(
+        "mxref explain prog.mxp --index 1", "mxref asm prog.s | head -1 | mxref explain -"
+    ),
+)
 @click.argument("what", metavar="HEX|FILE|-", nargs=-1, required=True)
 @arch_option
 @click.option("--index", default=0, show_default=True, help="Which bundle of several.")
@@ -167,6 +206,7 @@ def explain(what: tuple[str, ...], arch: Arch, index: int, everything: bool) -> 
     """Explain a bundle: what every byte says, how well that is known, and what breaks a rule.
 
     HEX is 128 hex digits, blanks allowed.  A file may be a program, raw bundles or hex digits.
+    Exit 1 when the bundle breaks a wire rule.
     """
     joined = " ".join(what)
     if len(what) == 1 and (joined == "-" or Path(joined).exists()):

@@ -77,5 +77,14 @@ def test_a_wrong_bit_in_the_kernel_is_counted(tmp_path, monkeypatch):
     assert not result.passed
 
 
-def test_keep_needs_a_directory(refused):
-    assert "nowhere: no such directory" in refused("demo", "--keep", "nowhere")
+def test_keep_makes_the_directory(results, call, room, monkeypatch):
+    ready = iter(results)
+    monkeypatch.setattr(demo, "evaluate", lambda job, place, report: next(ready))
+    assert call("demo", "--keep", "kept").code == 0
+    assert (room / "kept").is_dir()
+
+
+def test_keep_needs_a_place_for_a_directory(refused, room):
+    (room / "file").write_bytes(b"")
+    assert "file: is a file" in refused("demo", "--keep", "file")
+    assert "no such file or directory" in refused("demo", "--keep", "nowhere/deeper")

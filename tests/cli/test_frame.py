@@ -37,6 +37,18 @@ def test_every_command_has_help_with_its_short_text(call, name):
     assert command.help
 
 
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"selftest"}))
+def test_help_shows_examples_that_name_their_command(call, name):
+    lines = call(name, "--help").out.split("Examples:\n")[1].splitlines()
+    assert any(line.strip().startswith(f"mxref {name}") or f"| mxref {name}" in line
+               for line in lines)  # fmt: skip
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_explain_names_its_exit_code(call):
+    assert "Exit 1 when" in call("explain", "--help").out
+
+
 def test_unknown_words(refused):
     assert "No such command 'quantise'" in refused("quantise")
     assert "No such option" in refused("formats", "--nope")

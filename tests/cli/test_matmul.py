@@ -37,6 +37,53 @@ def test_the_program_may_quantize(call, pair):
     assert "every bit equal" in done.out
 
 
+def test_defaults_are_the_machines_where_it_can(call, pair):
+    assert "OCP, SYSTOLIC_MX" in call("matmul", *pair).out
+    assert "NEURON_2_24, SYSTOLIC_MX" in call("matmul", *pair, "--source", "bfloat16").out
+    assert (
+        "OCP, SYSTOLIC_MX" in call("matmul", *pair, "--source", "bfloat16", "--policy", "OCP").out
+    )
+
+
+def test_another_order_is_never_silent(call, pair):
+    done = call("matmul", *pair, "--format", "e3m2")
+    assert "OCP, BLOCK" in done.out
+    assert "so the order is BLOCK, not SYSTOLIC_MX" in done.out
+    assert "not SYSTOLIC_MX" not in call("matmul", *pair, "--format", "e3m2",
+                                         "--accumulate", "BLOCK").out  # fmt: skip
+
+
+def test_help_states_the_defaults(call):
+    words = " ".join(call("matmul", "--help").out.split())
+    assert "[default: (NEURON_2_24 with --source, as the machine; else OCP" in words
+    assert "[default: (SYSTOLIC_MX where bundles have the formats, as the machine; else" in words
+
+
+def test_out_is_what_run_expects(call, pair, room):
+    """Both kinds of file go straight into ``mxref run --expect``."""
+    for out in ("y.npy", "y.npz"):
+        assert call("matmul", *pair, "--out", out, "--save", "p.mxp").code == 0
+        done = call("run", "p.mxp", "--expect", out)
+        assert (done.code, "equal    out, 960 bits" in done.out) == (0, True)
+    with np.load(room / "y.npz") as arrays:
+        assert arrays.files == ["out"]
+        assert_bits_equal(arrays["out"], np.load(room / "y.npy"))
+
+
+def test_a_perfect_product_is_called_exact(call, saved):
+    saved("one.npy", np.ones((1, 32), np.float32))
+    saved("two.npy", np.full((32, 1), 2, np.float32))
+    done = call("matmul", "one.npy", "two.npy")
+    assert ["SQNR", "exact"] in [line.split() for line in done.out.splitlines()]
+
+
+def test_places_are_refused_before_computing(refused, pair, monkeypatch):
+    monkeypatch.setattr(mx, "quantize", None)
+    assert "ends in .npy or .npz" in refused("matmul", *pair, "--out", "y.bin")
+    assert "nowhere/y.npy: no such directory" in refused("matmul", *pair, "--out", "nowhere/y.npy")
+    assert "nowhere/p.mxp: no such directory" in refused("matmul", *pair, "--save", "nowhere/p.mxp")
+
+
 def test_two_formats(call, pair):
     done = call("matmul", *pair, "--format", "e4m3fn", "--rhs-format", "e2m1")
     assert done.code == 0, done
@@ -70,7 +117,10 @@ def test_nan_is_data(call, saved, pair):
 def test_plot_without_the_extra_names_it(refused, pair, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     words = refused("matmul", *pair, "--plot", "err.png")
-    assert words == "mxref: --plot needs matplotlib: pip install 'mxref[plot]'\n"
+    assert words == (
+        "mxref: --plot needs matplotlib: pip install matplotlib (or, in a checkout, "
+        "pip install '.[plot]')\n"
+    )
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -19,6 +21,28 @@ def test_formats_shows_every_format(call, name):
     done = call("formats", name)
     assert done.code == 0
     assert f"{mx.format(name).max:.9g}" in done.out
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("name", ["e2m1", "e4m3fn", "e5m2", "e3m4"])
+def test_formats_rounds_no_value(call, name, width, monkeypatch):
+    """Every code's value stands there in full, in code order, on a narrow terminal too."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = call("formats", name).out.split("values by code")[1].splitlines()
+    rows = [line.split() for line in lines if line.startswith("0x")]
+    shown = [cell for row in rows for cell in row[1:]]
+    spec = mx.format(name)
+    values = np.asarray(mx.widen(np.arange(spec.magnitude_mask + 1, dtype=np.uint8), spec))
+    assert len(shown) == len(values)
+    for text, value in zip(shown, values, strict=True):
+        assert text == str(value) or Fraction(text) == Fraction(float(value))
+    assert all(len(line) <= width for line in lines)
+
+
+def test_the_largest_value_has_every_digit(call):
+    assert "338953138925153547590470800371487866880, about 3.38953139e+38" in (
+        call("formats", "bf16").out
+    )
 
 
 def test_formats_refuses_ambiguous_names(refused):
@@ -57,6 +81,30 @@ def test_nan_is_data(call, saved, room):
     assert call("quantize", "nan.npy", "--out", "q.npz").code == 0
     assert call("dequantize", "q.npz", "--out", "y.npy").code == 0
     assert np.isnan(np.load(room / "y.npy")).all()
+
+
+def test_an_exact_result_has_no_ratio(call, saved):
+    saved("x.npy", np.ones((1, 3), np.float32))
+    rows = [line.split() for line in call("quantize", "x.npy").out.splitlines()]
+    assert ["SQNR", "exact"] in rows
+
+
+def test_places_are_refused_before_computing(refused, saved, monkeypatch):
+    saved("x.npy", X)
+    monkeypatch.setattr(mx, "quantize", None)
+    assert "ends in .npz" in refused("quantize", "x.npy", "--out", "q.npy")
+    assert "v.bin: expected a name that ends in .npy" in refused(
+        "dequantize", "q.npz", "--out", "v.bin"
+    )
+
+
+@pytest.mark.parametrize("name", ["g.npy", "g.npz"])
+@pytest.mark.parametrize("data", [b"", b"no numbers at all", b"PK\x03\x04 and no more"])
+def test_garbage_has_one_wording(refused, room, name, data):
+    (room / name).write_bytes(data)
+    words = refused("quantize", name)
+    assert words.startswith(f"mxref: {name}: cannot be read: damaged or no array file")
+    assert "pickle" not in words
 
 
 def test_dequantize_without_out_prints(call, saved):

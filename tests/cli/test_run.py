@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -87,6 +88,50 @@ def test_raw_bundles_work_on_a_memory_image(call, program, room):
     assert_bits_equal(after.psum, mx.run(program.bytes(), state).psum)
     assert call("run", "raw.bin", "--memory", "empty.npz", "--expect", "after.npz").code == 0
     assert call("run", "raw.bin", "--memory", "empty.npz", "--expect", "empty.npz").code == 1
+
+
+def test_what_was_used_is_what_is_printed(call, program):
+    assert "ran 2 bundles, OCP, SYSTOLIC_MX" in call("run", "p.mxp").out
+    assert (
+        "ran 2 bundles, OCP, SEQUENTIAL" in call("run", "p.mxp", "--accumulate", "SEQUENTIAL").out
+    )
+
+
+def test_the_policy_used_is_printed(call, room):
+    """Arrays quantized on the device may be read by another policy than the program's."""
+    x, w = (a.astype("bfloat16") for a in (jnp.asarray(X), jnp.asarray(W)))
+    mx.lower_matmul(x, w, mx.E4M3FN).save(room / "q.mxp")
+    assert "ran 4 bundles, NEURON_2_24, " in call("run", "q.mxp").out
+    assert "ran 4 bundles, OCP, " in call("run", "q.mxp", "--policy", "OCP").out
+
+
+def test_raw_bundles_say_what_they_ran_with_and_on(call, program, room):
+    (room / "raw.bin").write_bytes(program.bytes())
+    done = call("run", "raw.bin")
+    assert done.code == 0
+    assert "ran 2 bundles, NEURON_2_24, SYSTOLIC_MX" in done.out
+    assert "--out writes the memory" in done.out
+    assert done.err.startswith("mxref: warning: bundle 0, ")
+    assert done.err.count("\n") == 1
+    assert "it counts as NaN (fill memory with --memory" in done.err
+    assert call("run", "raw.bin", "--uninitialised", "zero").err == ""
+    assert call("run", "p.mxp").err == ""
+
+
+def test_a_program_of_another_generation_is_refused(call, refused, program):
+    words = refused("run", "--arch", "cayman", "p.mxp", "--out", "out.npz")
+    assert words == "mxref: --arch cayman: p.mxp is a program for mariana\n"
+    assert call("run", "--arch", "mariana", "p.mxp").code == 0
+
+
+def test_expect_takes_one_bare_array(call, refused, program, outcome, room):
+    np.save(room / "y.npy", outcome["out"])
+    assert "equal    out, 960 bits" in call("run", "p.mxp", "--expect", "y.npy").out
+    np.save(room / "y.npy", -outcome["out"])
+    assert call("run", "p.mxp", "--expect", "y.npy").code == 1
+    x = jnp.asarray(X).astype("bfloat16")
+    mx.lower_quantize(x, mx.E4M3FN).save(room / "two.mxp")
+    assert "outputs are codes, scales" in refused("run", "two.mxp", "--expect", "y.npy")
 
 
 def test_unwritten_memory_can_be_an_error(refused, program, room):

@@ -76,6 +76,24 @@ def test_check_lists_everything(call, bundles, room):
     assert "violations in 2 bundles" in done.out
 
 
+@pytest.mark.parametrize("width", [60, 80, 300])
+def test_check_cuts_nothing(call, bundles, room, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    bad = bytearray(bundles)
+    bad[0x2C] = 0x05
+    bad[64 + 0x2B] = 5
+    (room / "bad.bin").write_bytes(bad)
+    out = call("check", "bad.bin").out
+    assert "…" not in out
+    assert all(len(line) <= width for line in out.splitlines())
+    # Text that is folded keeps its characters, whatever the line ends do.
+    letters = "".join(out.split())
+    for v in mx.check(bytes(bad)):
+        for text in (v.id, v.field, v.allowed, v.message, f"0x{v.offset:02X}"):
+            assert "".join(text.split()) in letters or width == 300, text
+            assert all(word in out for word in text.split()), text
+
+
 def test_check_of_an_older_generation(call, bundles):
     done = call("check", "p.bin", "--arch", "CoreV3")
     assert done.code == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hardware.arch import Arch, Engine
+from hardware.arch import Arch, ArchLike, Engine
 from hardware.dtypes import WireDtype
 from hardware.pe import row_group
 
@@ -55,7 +55,7 @@ class MatmultMxOp:
     col_tile_pos: Tiles = _DERIVED
     col_tile_size: Tiles = _DERIVED
 
-    def bundles(self, arch: Arch = Arch.MARIANA) -> list[Bundle]:
+    def bundles(self, arch: ArchLike = Arch.MARIANA) -> list[Bundle]:
         """Return the load and the multiplication.
 
         Raises:
@@ -63,6 +63,7 @@ class MatmultMxOp:
           CapabilityError: when the generation lacks an element type.
           EncodeError: when a descriptor does not fit.
         """
+        arch = Arch.parse(arch)
         weights = self.stationary
         group = row_group(weights.partition, weights.partitions)
         load = LdWeightMx(
@@ -104,7 +105,7 @@ class QuantizeMxOp:
     engine: Engine = Engine.DVE
     saturate_bit: bool = False
 
-    def bundles(self, arch: Arch = Arch.MARIANA) -> list[Bundle]:
+    def bundles(self, arch: ArchLike = Arch.MARIANA) -> list[Bundle]:
         """Return the one bundle.
 
         Raises:
@@ -112,6 +113,7 @@ class QuantizeMxOp:
           CapabilityError: when the generation lacks an element type.
           EncodeError: when a descriptor does not fit.
         """
+        arch = Arch.parse(arch)
         return [
             QuantizeMx(
                 src=pack_3d(self.source),

@@ -71,7 +71,7 @@ class Addr4:
     def register(cls, number: int) -> Addr4:
         """Return the word that takes the address from a register."""
         if not 0 <= number < REGISTERS:
-            raise AddressError("register", number, f"0..{REGISTERS - 1}")
+            raise AddressError("address", number, f"0..{REGISTERS - 1}", "register")
         return cls(REGISTER_BIT | number)
 
     @property

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, SupportsBytes, TypeVar
 
-from hardware.arch import Arch, Engine
+from hardware.arch import Arch, ArchLike, Engine
 from hardware.evidence import Evidence
 from hardware.opcodes import BUNDLE_BYTES, OPCODES
 from hardware.pe import require
@@ -82,20 +82,22 @@ def bundle_types() -> tuple[type[Bundle], ...]:
     return tuple(_REGISTRY[opcode] for opcode in sorted(_REGISTRY))
 
 
-def bundle_layouts(arch: Arch = Arch.MARIANA) -> tuple[Layout, ...]:
+def bundle_layouts(arch: ArchLike = Arch.MARIANA) -> tuple[Layout, ...]:
     """Return the layouts of a generation: every bundle in every form, by opcode, static first."""
-    known = _FAMILIES[arch]
+    known = _FAMILIES[Arch.parse(arch)]
     return tuple(layout for opcode in sorted(known) for layout in known[opcode].layouts)
 
 
-def layout_of(instruction: type[Bundle] | Bundle, arch: Arch = Arch.MARIANA) -> Layout:
+def layout_of(instruction: type[Bundle] | Bundle, arch: ArchLike = Arch.MARIANA) -> Layout:
     """Return the layout of an instruction, or of a bundle class with static descriptors."""
+    if type(arch) is not Arch:
+        arch = Arch.parse(arch)
     if isinstance(instruction, type):
         return FAMILIES[instruction, arch].layouts[0]
     return FAMILIES[type(instruction), arch].of(instruction)
 
 
-def encode(instruction: Bundle, arch: Arch = Arch.MARIANA) -> bytes:
+def encode(instruction: Bundle, arch: ArchLike = Arch.MARIANA) -> bytes:
     """Return the 64 bytes of an instruction.
 
     Raises:
@@ -105,6 +107,8 @@ def encode(instruction: Bundle, arch: Arch = Arch.MARIANA) -> bytes:
     """
     if not isinstance(instruction, Bundle) or not instruction.mnemonic:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise EncodeError("encode", "instruction", instruction, "an instruction record")
+    if type(arch) is not Arch:
+        arch = Arch.parse(arch)
     require(arch, instruction.first_arch, instruction.mnemonic)
     layout = FAMILIES[type(instruction), arch].of(instruction)
     for row in absent_fields(instruction, layout):
@@ -123,7 +127,9 @@ def absent_fields(instruction: Bundle, layout: Layout) -> list[Row]:
     return [row for row in layout.absent if getattr(instruction, row.absent) != row.default]
 
 
-def decode(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True, *, index: int = 0) -> Bundle:
+def decode(
+    data: Any, arch: ArchLike = Arch.MARIANA, strict: bool = True, *, index: int = 0
+) -> Bundle:
     """Return the instruction that 64 bytes hold.
 
     Args:
@@ -137,6 +143,8 @@ def decode(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True, *, index: 
       DecodeError: naming the field, its byte, what was found and what is allowed.
     """
     data = _as_bytes(data)
+    if type(arch) is not Arch:
+        arch = Arch.parse(arch)
     if len(data) != BUNDLE_BYTES:
         raise DecodeError("length", 0, len(data), f"{BUNDLE_BYTES} bytes", index=index)
     layout = match_layout(data, arch, index)
@@ -190,7 +198,7 @@ def split(data: Any) -> list[bytes]:
     return [data[i : i + BUNDLE_BYTES] for i in range(0, len(data), BUNDLE_BYTES)]
 
 
-def decode_all(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True) -> list[Bundle]:
+def decode_all(data: Any, arch: ArchLike = Arch.MARIANA, strict: bool = True) -> list[Bundle]:
     """Return the instructions of a stream.
 
     Raises:
@@ -199,7 +207,7 @@ def decode_all(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True) -> lis
     return [decode(chunk, arch, strict, index=i) for i, chunk in enumerate(split(data))]
 
 
-def encode_all(instructions: list[Bundle], arch: Arch = Arch.MARIANA) -> bytes:
+def encode_all(instructions: list[Bundle], arch: ArchLike = Arch.MARIANA) -> bytes:
     """Return the stream of a list of instructions."""
     return b"".join(encode(instruction, arch) for instruction in instructions)
 
@@ -207,7 +215,24 @@ def encode_all(instructions: list[Bundle], arch: Arch = Arch.MARIANA) -> bytes:
 def _as_bytes(data: Any) -> bytes:
     if isinstance(data, bytes):
         return data
+    if (found := own_bytes(data)) is not None:
+        return found
     try:
         return bytes(memoryview(data))
     except (TypeError, ValueError, BufferError):
         raise DecodeError("data", 0, type(data).__name__, "bytes") from None
+
+
+def own_bytes(data: object) -> bytes | None:
+    """Return the bundles of an object that says itself what they are: a program, a stream."""
+    return bytes(data) if isinstance(data, SupportsBytes) else None
+
+
+def arch_of(data: Any, arch: ArchLike) -> Arch:
+    """Return the generation of a program or decoded stream, which bring their own, else ``arch``.
+
+    Raises:
+      CapabilityError: when no generation has that name.
+    """
+    own = getattr(data, "arch", None)
+    return own if isinstance(own, Arch) else Arch.parse(arch)

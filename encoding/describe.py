@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hardware.arch import Arch
+from hardware.arch import Arch, ArchLike
 from hardware.evidence import Evidence
 from hardware.opcodes import BUNDLE_BYTES
 from hardware.pe import LANE_GROUPS, AccumulateFlag, Fp32Mode, PerfMode
@@ -62,7 +62,7 @@ class FieldRow:
         return self.raw.to_bytes(self.bits // 8, "little").hex(" ")
 
 
-def byte_map(data: Any, arch: Arch = Arch.MARIANA) -> list[FieldRow]:
+def byte_map(data: Any, arch: ArchLike = Arch.MARIANA) -> list[FieldRow]:
     """Describe every bit of one bundle, in wire order.
 
     Bits that cannot be decoded are described too, with the reason in ``problem``; only an unknown
@@ -74,21 +74,21 @@ def byte_map(data: Any, arch: Arch = Arch.MARIANA) -> list[FieldRow]:
     chunks = split(data)
     if len(chunks) != 1:
         raise DecodeError("length", 0, len(chunks) * BUNDLE_BYTES, f"{BUNDLE_BYTES} bytes")
-    layout = match_layout(chunks[0], arch)
+    layout = match_layout(chunks[0], Arch.parse(arch))
     word = int.from_bytes(chunks[0], "little")
     return [_describe(leaf, word) for leaf in layout.leaves]
 
 
-def fields(record: type | Layout, arch: Arch = Arch.MARIANA) -> list[FieldRow]:
+def fields(record: type | Layout, arch: ArchLike = Arch.MARIANA) -> list[FieldRow]:
     """Describe the table of a record class (or of one of its layouts), descriptors opened."""
     return [_describe(leaf, None) for leaf in _layout(record, arch).leaves]
 
 
-def _layout(record: type | Layout, arch: Arch) -> Layout:
-    return record if isinstance(record, Layout) else FAMILIES[record, arch].layouts[0]
+def _layout(record: type | Layout, arch: ArchLike) -> Layout:
+    return record if isinstance(record, Layout) else FAMILIES[record, Arch.parse(arch)].layouts[0]
 
 
-def markdown(record: type | Layout, arch: Arch = Arch.MARIANA) -> str:
+def markdown(record: type | Layout, arch: ArchLike = Arch.MARIANA) -> str:
     """Return the byte map of a record class (or of one of its layouts) as a Markdown table."""
     lines = [
         "| offset | bits | field | meaning | legal | evidence | source |",
@@ -103,7 +103,7 @@ def markdown(record: type | Layout, arch: Arch = Arch.MARIANA) -> str:
     return "\n".join(lines) + "\n"
 
 
-def coverage(record: type | Layout, arch: Arch = Arch.MARIANA) -> dict[int, str]:
+def coverage(record: type | Layout, arch: ArchLike = Arch.MARIANA) -> dict[int, str]:
     """Return which leaf owns each bit of a record class or of one of its layouts."""
     owners: dict[int, str] = {}
     for leaf in _layout(record, arch).leaves:

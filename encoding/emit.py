@@ -15,7 +15,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TypeAlias
 
-from hardware.arch import Arch, Engine
+from hardware.arch import Arch, ArchLike, Engine
 
 from .abstract import MatmultMxOp, QuantizeMxOp
 from .bundle import Bundle, encode
@@ -55,7 +55,7 @@ class Emitter:
 
     def __init__(
         self,
-        arch: Arch = Arch.MARIANA,
+        arch: ArchLike = Arch.MARIANA,
         mode: int = CodeGenMode.GENERATE_ISACODE,
         *,
         level: Level = "wire",
@@ -73,6 +73,7 @@ class Emitter:
         Raises:
           EncodeError: for another mode.
         """
+        arch = Arch.parse(arch)
         try:
             self.mode = CodeGenMode(mode)
         except ValueError:

@@ -33,20 +33,19 @@ class EncodeError(MxrefError, ValueError):
       field: dotted path of the field, for example ``src.extent``.
       value: what was given.
       allowed: what fits, as text.
-      offset: byte offset of the field in its record.
+      offset: byte offset of the field in its record; None for an argument of a function.
     """
 
     def __init__(
-        self, record: str, field: str, value: object, allowed: str, offset: int = 0
+        self, record: str, field: str, value: object, allowed: str, offset: int | None = None
     ) -> None:
         self.record = record
         self.field = field
         self.value = value
         self.allowed = allowed
         self.offset = offset
-        super().__init__(
-            f"{record}.{field} (byte {offset:#04x}): got {shown(value)}, allowed {allowed}"
-        )
+        place = "" if offset is None else f" (byte {offset:#04x})"
+        super().__init__(f"{record}.{field}{place}: got {shown(value)}, allowed {allowed}")
 
 
 class DecodeError(MxrefError, ValueError):
@@ -77,9 +76,13 @@ class DecodeError(MxrefError, ValueError):
         self.record = record
         self.index = index
         name = f"{record}.{field}" if record else field
-        super().__init__(
-            f"bundle {index}, {name} (byte {offset:#04x}): got {shown(got)}, allowed {allowed}"
-        )
+        if field == "data":  # not bytes at all, so there is no bundle to speak of
+            where = name
+        elif field == "length":
+            where = f"bundle {index}, {name}"
+        else:
+            where = f"bundle {index}, {name} (byte {offset:#04x})"
+        super().__init__(f"{where}: got {shown(got)}, allowed {allowed}")
 
 
 class AssemblyError(MxrefError, ValueError):

@@ -12,12 +12,12 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Literal
 
-from hardware.arch import Arch
+from hardware.arch import Arch, ArchLike
 from hardware.opcodes import BUNDLE_BYTES
 
 from .abstract import AbstractInstruction
 from .abstract_rules import abstract_rules
-from .bundle import Bundle, absent_fields, decode, layout_of, match_layout
+from .bundle import Bundle, absent_fields, arch_of, decode, layout_of, match_layout, own_bytes
 from .codec import Layout, table_of
 from .describe import legal_text
 from .errors import DecodeError, EncodeError, Violation, shown
@@ -37,20 +37,22 @@ _RULES: dict[str, tuple[Rule, ...]] = {
 
 def check(
     data: Any,
-    arch: Arch = Arch.MARIANA,
+    arch: ArchLike = Arch.MARIANA,
     level: Level = "wire",
 ) -> list[Violation]:
     """Return every rule that a program breaks; an empty list means legal.
 
     Args:
-      data: bytes of one or more bundles, an instruction, a list of instructions, or an abstract
-        instruction, which levels other than ``verifier`` judge by its bundles.
-      arch: the generation whose rules apply.
+      data: bytes of one or more bundles, an instruction, a list of instructions, a program, or an
+        abstract instruction, which levels other than ``verifier`` judge by its bundles.
+      arch: the generation whose rules apply; a program brings its own.
       level: which judgement to make.
 
     Raises:
+      CapabilityError: for an unknown generation.
       EncodeError: for an unknown level or a list entry that is no instruction.
     """
+    arch = arch_of(data, arch)
     if level not in _RULES:
         raise EncodeError("check", "level", level, ", ".join(_RULES))
     if isinstance(data, AbstractInstruction):
@@ -80,10 +82,14 @@ def _items(data: Any, found: list[Violation]) -> Sequence[Any]:
     if isinstance(data, (list, tuple)):
         return data  # pyright: ignore[reportUnknownVariableType]
     try:
-        stream = bytes(memoryview(data))
+        found_bytes = own_bytes(data)
+        stream = bytes(memoryview(data)) if found_bytes is None else found_bytes
     except (TypeError, ValueError, BufferError):
         raise EncodeError(
-            "check", "data", type(data).__name__, "bytes, an instruction or a list of them"
+            "check",
+            "data",
+            type(data).__name__,
+            "bytes, an instruction, a list of them or a program",
         ) from None
     whole = len(stream) - len(stream) % BUNDLE_BYTES
     if whole != len(stream):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hardware.arch import Arch
+from hardware.arch import Arch, ArchLike
 from hardware.dtypes import Dtype
 from hardware.pe import XBUS_SELECT, AccumulateFlag, Fp32Mode, PerfMode
 
@@ -57,7 +57,7 @@ class MatmultOp:
     background_transpose: bool = False
     xbus_by_group: bool = False
 
-    def bundles(self, arch: Arch = Arch.MARIANA) -> list[Bundle]:
+    def bundles(self, arch: ArchLike = Arch.MARIANA) -> list[Bundle]:
         """Return the load and the multiplication, or the pair of pairs.
 
         Raises:
@@ -65,6 +65,7 @@ class MatmultOp:
           CapabilityError: when the generation lacks an element type or an option.
           EncodeError: when operands do not go together or a descriptor does not fit.
         """
+        arch = Arch.parse(arch)
         _same_width(self.stationary, self.moving)
         flags = AccumulateFlag(self.accumulate_flags)
         if not self.two_pass:
@@ -110,7 +111,7 @@ class MatmultSparseOp:
     out: AccessPattern
     rows: int = 0
 
-    def bundles(self, arch: Arch = Arch.MARIANA) -> list[Bundle]:
+    def bundles(self, arch: ArchLike = Arch.MARIANA) -> list[Bundle]:
         """Return tags, load and multiplication; float32 has a low and then a high pass.
 
         Raises:
@@ -118,6 +119,7 @@ class MatmultSparseOp:
           CapabilityError: when the generation lacks an element type.
           EncodeError: when operands do not go together or a descriptor does not fit.
         """
+        arch = Arch.parse(arch)
         _same_width(self.stationary, self.moving)
         passes: list[tuple[Fp32Mode | None, SparsePass]] = [(None, SparsePass.SINGLE)]
         if self.stationary.dtype is Dtype.FLOAT32:

@@ -68,8 +68,10 @@ class Tensor1D(_Walk):
     """TENSOR1D: an address, a step, a count."""
 
     start: Addr4 = address(0x0, doc="first element", gather=False)
-    step0: int = bits(0x4, width=16, signed=True, doc="step, elements")
-    num0: int  = bits(0x6, width=16, doc="count", legal=_COUNT, unless=_SHAPE)
+    step0: int = bits(0x4, width=16, signed=True, default=1, stated=True,
+                     doc="step, elements")
+    num0: int  = bits(0x6, width=16, default=1, stated=True,
+                     doc="count", legal=_COUNT, unless=_SHAPE)
 
     @property
     def steps(self) -> tuple[int]:
@@ -87,10 +89,14 @@ class Tensor2D(_Walk):
     """TENSOR2D, also the static arm of MEM_PATTERN2D: an address, two steps, two counts."""
 
     start: Addr4 = address(0x0, doc="first element", gather=False)
-    step0: int = bits(0x4, width=16, signed=True, doc="innermost step, elements")
-    step1: int = bits(0x6, width=16, signed=True, doc="outermost step, elements")
-    num0: int  = bits(0x8, width=16, doc="innermost count", legal=_COUNT, unless=_SHAPE)
-    num1: int  = bits(0xA, width=16, doc="outermost count", legal=_COUNT, unless=_SHAPE)
+    step0: int = bits(0x4, width=16, signed=True, default=1, stated=True,
+                     doc="innermost step, elements")
+    step1: int = bits(0x6, width=16, signed=True, default=1, stated=True,
+                     doc="outermost step, elements")
+    num0: int  = bits(0x8, width=16, default=1, stated=True,
+                     doc="innermost count", legal=_COUNT, unless=_SHAPE)
+    num1: int  = bits(0xA, width=16, default=1, stated=True,
+                     doc="outermost count", legal=_COUNT, unless=_SHAPE)
 
     @property
     def steps(self) -> tuple[int, int]:
@@ -108,12 +114,18 @@ class Tensor3D(_Walk):
     """TENSOR3D, also the static arm of MEM_PATTERN3D: an address, three steps, three counts."""
 
     start: Addr4 = address(0x0, doc="first element", gather=False)
-    step0: int = bits(0x4, width=16, signed=True, doc="innermost step, elements")
-    step1: int = bits(0x6, width=16, signed=True, doc="middle step, elements")
-    step2: int = bits(0x8, width=16, signed=True, doc="outermost step, elements")
-    num0: int  = bits(0xA, width=16, doc="innermost count", legal=_COUNT, unless=_SHAPE)
-    num1: int  = bits(0xC, width=16, doc="middle count", legal=_COUNT, unless=_SHAPE)
-    num2: int  = bits(0xE, width=16, doc="outermost count", legal=_COUNT, unless=_SHAPE)
+    step0: int = bits(0x4, width=16, signed=True, default=1, stated=True,
+                     doc="innermost step, elements")
+    step1: int = bits(0x6, width=16, signed=True, default=1, stated=True,
+                     doc="middle step, elements")
+    step2: int = bits(0x8, width=16, signed=True, default=1, stated=True,
+                     doc="outermost step, elements")
+    num0: int  = bits(0xA, width=16, default=1, stated=True,
+                     doc="innermost count", legal=_COUNT, unless=_SHAPE)
+    num1: int  = bits(0xC, width=16, default=1, stated=True,
+                     doc="middle count", legal=_COUNT, unless=_SHAPE)
+    num2: int  = bits(0xE, width=16, default=1, stated=True,
+                     doc="outermost count", legal=_COUNT, unless=_SHAPE)
 
     @property
     def steps(self) -> tuple[int, int, int]:
@@ -131,14 +143,22 @@ class Tensor4D(_Walk):
     """TENSOR4D, also the static arm of MEM_PATTERN4D: an address, four steps, four counts."""
 
     start: Addr4 = address(0x00, doc="first element", gather=False)
-    step0: int = bits(0x04, width=16, signed=True, doc="innermost step, elements")
-    step1: int = bits(0x06, width=16, signed=True, doc="second step, elements")
-    step2: int = bits(0x08, width=16, signed=True, doc="third step, elements")
-    step3: int = bits(0x0A, width=16, signed=True, doc="outermost step, elements")
-    num0: int  = bits(0x0C, width=16, doc="innermost count", legal=_COUNT, unless=_SHAPE)
-    num1: int  = bits(0x0E, width=16, doc="second count", legal=_COUNT, unless=_SHAPE)
-    num2: int  = bits(0x10, width=16, doc="third count", legal=_COUNT, unless=_SHAPE)
-    num3: int  = bits(0x12, width=16, doc="outermost count", legal=_COUNT, unless=_SHAPE)
+    step0: int = bits(0x04, width=16, signed=True, default=1, stated=True,
+                     doc="innermost step, elements")
+    step1: int = bits(0x06, width=16, signed=True, default=1, stated=True,
+                     doc="second step, elements")
+    step2: int = bits(0x08, width=16, signed=True, default=1, stated=True,
+                     doc="third step, elements")
+    step3: int = bits(0x0A, width=16, signed=True, default=1, stated=True,
+                     doc="outermost step, elements")
+    num0: int  = bits(0x0C, width=16, default=1, stated=True,
+                     doc="innermost count", legal=_COUNT, unless=_SHAPE)
+    num1: int  = bits(0x0E, width=16, default=1, stated=True,
+                     doc="second count", legal=_COUNT, unless=_SHAPE)
+    num2: int  = bits(0x10, width=16, default=1, stated=True,
+                     doc="third count", legal=_COUNT, unless=_SHAPE)
+    num3: int  = bits(0x12, width=16, default=1, stated=True,
+                     doc="outermost count", legal=_COUNT, unless=_SHAPE)
 
     @property
     def steps(self) -> tuple[int, int, int, int]:

@@ -19,6 +19,7 @@ from .abstract_rules import ABSTRACT
 from .bundle import Bundle, bundle_types
 from .codec import FAMILIES, LAYOUTS, Layout, table_of
 from .describe import allowed_text
+from .docs import without_fields
 from .facts import EVIDENCE, PAIR_RULES, UNRECOVERED, descriptors, fact_pages, grid
 from .rows import REQUIRED, Kind, Row
 from .verifier_rules import VERIFIER
@@ -70,7 +71,8 @@ def _file(cls: type[Bundle]) -> str:
 
 def _doc(cls: type) -> str:
     """Return a class's docstring with its line breaks inside paragraphs undone."""
-    text = "\n".join(line.strip() for line in (cls.__doc__ or "").strip().splitlines())
+    doc = without_fields(cls.__doc__ or "")
+    text = "\n".join(line.strip() for line in doc.strip().splitlines())
     return "\n\n".join(part.replace("\n", " ") for part in text.split("\n\n")).replace("``", "`")
 
 

@@ -44,7 +44,8 @@ class Row:
 
     ``since`` and ``until`` bound the generations that have the row; on the others its bits are
     reserved, and ``absent`` names the field that is missing.  ``others`` are the descriptors that
-    may stand in the slot instead of ``record``, told apart by the gather marker.
+    may stand in the slot instead of ``record``, told apart by the gather marker.  ``fill`` is what
+    the constructor takes for a field that text and columns always state.
     """
 
     kind: Kind
@@ -55,6 +56,7 @@ class Row:
     source: str
     name: str = ""
     default: Any = REQUIRED
+    fill: Any = REQUIRED
     value: int = 0
     enum: type[IntEnum] | None = None
     record: type | None = None
@@ -116,12 +118,17 @@ def bits(
     unless: str = "",
     since: Arch = Arch.SUNDA,
     until: Arch = Arch.MARIANA,
+    stated: bool = False,
 ) -> Any:
-    """Declare an integer; ``legal`` is what the wire validator takes, waived by ``unless``."""
+    """Declare an integer; ``legal`` is what the wire validator takes, waived by ``unless``.
+
+    The default of a ``stated`` field is the constructor's alone: text and columns always state it.
+    """
     kind = Kind.SINT if signed else Kind.UINT
     return Row(
         kind, offset * 8 + bit, width, doc, evidence, source,
-        default=default, legal=legal, unless=unless, since=since, until=until,
+        default=REQUIRED if stated else default, fill=default,
+        legal=legal, unless=unless, since=since, until=until,
     )  # fmt: skip
 
 

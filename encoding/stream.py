@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.arch import Arch
+from hardware.arch import Arch, ArchLike
 from hardware.opcodes import BUNDLE_BYTES
 from hardware.pe import require
 
@@ -76,6 +76,9 @@ class BundleStream:
             return BundleStream(data, self.arch, self._kinds[at], self._strict)
         row = self.data[at]
         return decode(row.tobytes(), self.arch, self._strict, index=at % len(self))
+
+    def __bytes__(self) -> bytes:
+        return self.tobytes()
 
     def __iter__(self) -> Iterator[Bundle]:
         return (self[i] for i in range(len(self)))
@@ -169,7 +172,7 @@ class BundleStream:
         return chosen[self._kinds]
 
 
-def decode_stream(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True) -> BundleStream:
+def decode_stream(data: Any, arch: ArchLike = Arch.MARIANA, strict: bool = True) -> BundleStream:
     """Read a whole stream and prove it decodable.
 
     Args:
@@ -182,6 +185,7 @@ def decode_stream(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True) -> 
       DecodeError: for a truncated stream, or the first bundle that :func:`encoding.decode` refuses:
         index, field, byte, what was found and what is allowed.
     """
+    arch = Arch.parse(arch)
     flat = buffer_of(data)
     whole, rest = divmod(len(flat), BUNDLE_BYTES)
     if rest:
@@ -200,7 +204,7 @@ def decode_stream(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True) -> 
 
 
 def encode_stream(
-    parts: BundleStream | Iterable[Columns] | Iterable[Bundle], arch: Arch | None = None
+    parts: BundleStream | Iterable[Columns] | Iterable[Bundle], arch: ArchLike | None = None
 ) -> bytes:
     """Return the bytes of a stream.
 
@@ -215,6 +219,8 @@ def encode_stream(
       EncodeError: naming field, byte, value and what fits, for the first value that does not; or
         when positions collide or leave gaps.
     """
+    if arch is not None:
+        arch = Arch.parse(arch)
     if isinstance(parts, BundleStream):
         if arch is None or arch is parts.arch:
             return parts.tobytes()

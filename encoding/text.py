@@ -12,16 +12,16 @@ are blanks.  An address is ``sbuf(partition, offset)``,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
-from hardware.arch import Arch
+from hardware.arch import Arch, ArchLike
 from hardware.errors import AddressError
 
 from .address import Addr4
-from .bundle import Bundle, bundle_types, decode_all, encode
+from .bundle import Bundle, arch_of, bundle_types, decode_all, encode, encode_all
 from .codec import table_of
 from .errors import AssemblyError, EncodeError
 from .rows import REQUIRED, Kind, Row, members
@@ -41,22 +41,39 @@ _ADDRESS_FORMS: dict[str, tuple[int, Callable[..., Addr4]]] = {
 }
 
 
-def disassemble(data: Any, arch: Arch = Arch.MARIANA, strict: bool = True) -> str:
+def disassemble(data: Any, arch: ArchLike = Arch.MARIANA, strict: bool = True) -> str:
     """Return the text of a stream of bundles, one line each; :func:`assemble` is its inverse.
 
+    Args:
+      data: bytes of bundles, an instruction, a list of instructions, or a program, which brings
+        its own generation.
+      arch: the generation whose instruction set applies.
+      strict: refuse non-zero reserved bits in bytes.
+
     Raises:
+      CapabilityError: when the generation lacks an instruction or one of its fields.
       DecodeError: for the first bundle that cannot be decoded, with its index.
+      EncodeError: for a list entry that is no instruction.
     """
-    return "".join(format_instruction(i) + "\n" for i in decode_all(data, arch, strict))
+    arch = arch_of(data, arch)
+    if isinstance(data, Bundle):
+        data = [data]
+    if isinstance(data, (list, tuple)):
+        found = cast("Sequence[Any]", data)
+        encode_all(list(found), arch)  # for its refusals
+    else:
+        found = decode_all(data, arch, strict)
+    return "".join(format_instruction(i) + "\n" for i in found)
 
 
-def assemble(text: str, arch: Arch = Arch.MARIANA) -> bytes:
+def assemble(text: str, arch: ArchLike = Arch.MARIANA) -> bytes:
     """Return the bytes of assembly text.
 
     Raises:
       AssemblyError: naming line and column, what was found and what is allowed.
       CapabilityError: when the generation lacks an instruction.
     """
+    arch = Arch.parse(arch)
     return b"".join(_encoded(head, instruction, arch) for head, instruction in _parsed(text))
 
 
@@ -238,6 +255,7 @@ class _Parser:
         try:
             return make(*numbers)
         except AddressError as error:
-            raise token.refuse(error.limit) from error
+            what = "" if error.what == "address" else f"{error.what} "
+            raise token.refuse(what + error.limit) from error
         except EncodeError as error:
             raise token.refuse(error.allowed) from error

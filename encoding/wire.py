@@ -19,6 +19,7 @@ from hardware.arch import Arch
 
 from .address import Addr4
 from .codec import FAMILIES, LAYOUTS, enter, table_of
+from .docs import with_fields
 from .errors import EncodeError
 from .rows import (
     GATHER_REFUSAL,
@@ -70,11 +71,14 @@ def record(
                 del annotations[name]
             if row.kind is Kind.CONST:
                 setattr(cls, name, row.value)
+            elif row.default is REQUIRED and row.fill is not REQUIRED:
+                setattr(cls, name, row.fill)
             elif row.default is REQUIRED:
                 delattr(cls, name)
             else:
                 setattr(cls, name, row.default)
         cls.__annotations__ = annotations
+        cls.__doc__ = with_fields(cls.__doc__ or "", rows)
         cls.__post_init__ = _validate  # type: ignore[attr-defined]
         made = dataclass(frozen=True, slots=True, kw_only=kw_only)(cls)
         enter(made, size, rows, partial)
@@ -98,6 +102,14 @@ def _validate(self: object) -> None:
         raise EncodeError(owner.__name__, "residue", residue, "reserved bits only")
 
 
+def _article(cls: type) -> str:
+    """Return the name of a class as messages give it, with the way to make an address."""
+    if cls is Addr4:
+        return "an Addr4, made by Addr4.sbuf, Addr4.psum, Addr4.scale or Addr4.register"
+    # M is read as its letter's name: an MxPattern.
+    return f"{'an' if cls.__name__[0] in 'AIM' else 'a'} {cls.__name__}"
+
+
 @cache
 def _reservable(cls: type) -> int:
     """Return the bits that are reserved on some generation, in some form."""
@@ -113,17 +125,21 @@ def _canonical(owner: str, row: Row, value: Any) -> Any:
     if row.record is not None or row.kind is Kind.ADDRESS:
         wanted = row.records or (Addr4,)
         if type(value) not in wanted:
-            allowed = " or ".join(f"a {cls.__name__}" for cls in wanted)
-            raise EncodeError(owner, row.name, value, allowed, where)
+            raise EncodeError(owner, row.name, value, " or ".join(map(_article, wanted)), where)
         if isinstance(value, Addr4) and value.is_gather and not row.gather:
             raise EncodeError(owner, row.name, value.word, GATHER_REFUSAL, where)
         if isinstance(value, Addr4) and row.index and not value.is_gather:
             raise EncodeError(owner, row.name, value.word, INDEX_REFUSAL, where)
         return value
+    if row.enum is not None and isinstance(value, str):
+        if value.upper() not in row.enum.__members__:
+            raise EncodeError(owner, row.name, value, members(row.enum), where)
+        return row.enum[value.upper()]
     try:
         number = value if type(value) is int else index(value)
     except TypeError:
-        raise EncodeError(owner, row.name, value, "an integer", where) from None
+        allowed = "an integer" if row.enum is None else members(row.enum)
+        raise EncodeError(owner, row.name, value, allowed, where) from None
     if not row.lowest <= number <= row.highest:
         raise EncodeError(owner, row.name, number, f"{row.lowest}..{row.highest}", where)
     if row.enum is not None:

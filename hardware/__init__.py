@@ -1,6 +1,7 @@
 """Chip facts as data; standard library only."""
 
 from .arch import Arch as Arch
+from .arch import ArchLike as ArchLike
 from .arch import Engine as Engine
 from .dtypes import Dtype as Dtype
 from .dtypes import WireDtype as WireDtype

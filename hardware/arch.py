@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import TypeAlias
 
 from .errors import CapabilityError
 
@@ -32,22 +33,28 @@ class Arch(IntEnum):
         return self.name.lower()
 
     @classmethod
-    def parse(cls, text: str) -> Arch:
-        """Return the generation called ``text``: a code name, ``CoreV4`` or ``40``.
+    def parse(cls, text: ArchLike) -> Arch:
+        """Return the generation called ``text``: a member, a code name, ``CoreV4`` or ``40``.
 
         Raises:
           CapabilityError: when no generation has that name.
         """
-        key = text.strip().lower()
+        if isinstance(text, Arch):
+            return text
+        key = str(text).strip().lower()
         for arch in cls:
             if key in (arch.label, arch.core.lower(), str(int(arch))):
                 return arch
         raise CapabilityError(
-            "the instruction set", text, "one of " + ", ".join(a.label for a in cls)
+            "the instruction set", str(text), "one of " + ", ".join(a.label for a in cls)
         )
 
     def __repr__(self) -> str:
         return f"Arch.{self.name}"
+
+
+ArchLike: TypeAlias = Arch | str | int
+"""How callers may name a generation; :meth:`Arch.parse` reads it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,16 @@ class AddressError(MxrefError, ValueError):
       space: memory space, for example ``"SBUF"``.
       address: the offending address or offset in bytes.
       limit: what is allowed, as text.
+      what: what the number counts, for example ``partition``; ``address`` is in bytes.
     """
 
-    def __init__(self, space: str, address: int, limit: str) -> None:
+    def __init__(self, space: str, address: int, limit: str, what: str = "address") -> None:
         self.space = space
         self.address = address
         self.limit = limit
-        super().__init__(f"{space} address {address:#x}: allowed {limit}")
+        self.what = what
+        number = f"{address:#x}" if what == "address" or "offset" in what else f"{address}"
+        super().__init__(f"{space} {what} {number}: allowed {limit}")
 
 
 class CapabilityError(MxrefError, ValueError):

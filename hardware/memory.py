@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from .arch import Arch
+from .arch import Arch, ArchLike
 from .errors import AddressError
 
 
@@ -65,9 +65,9 @@ _GEOMETRY = {
 }
 
 
-def geometry(arch: Arch) -> Geometry:
+def geometry(arch: ArchLike) -> Geometry:
     """Return the memory sizes of a generation."""
-    return _GEOMETRY[arch]
+    return _GEOMETRY[Arch.parse(arch)]
 
 
 def quadrant(partition: int) -> int:
@@ -77,7 +77,8 @@ def quadrant(partition: int) -> int:
 
 def _bounded(space: str, value: int, limit: int, what: str) -> int:
     if not 0 <= value < limit:
-        raise AddressError(space, value, f"{what} 0..{limit - 1:#x}")
+        last = f"{limit - 1:#x}" if "offset" in what else f"{limit - 1}"
+        raise AddressError(space, value, f"0..{last}", what)
     return value
 
 

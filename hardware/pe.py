@@ -53,9 +53,9 @@ def row_group(position: int, size: int) -> int:
       AddressError: for a position of 128 or more (D16a) or a size outside 1..128.
     """
     if not 0 <= position < LANES:
-        raise AddressError("PE", position, f"lane 0..{LANES - 1}")
+        raise AddressError("PE", position, f"0..{LANES - 1}", "lane")
     if not 1 <= size <= LANES:
-        raise AddressError("PE", size, f"tile size 1..{LANES}")
+        raise AddressError("PE", size, f"1..{LANES}", "tile size")
     extent = next(lanes for lanes in (32, 64, 128) if size <= lanes)
     return next(
         group.code
@@ -150,7 +150,7 @@ def zero_region(banks: int) -> int:
     for value, covered in enumerate(ZERO_REGION_BANKS):
         if banks <= covered:
             return value
-    raise AddressError("PSUM", banks, f"at most {ZERO_REGION_BANKS[-1]} banks")
+    raise AddressError("PSUM", banks, f"at most {ZERO_REGION_BANKS[-1]} banks", "bank count")
 
 
 # Sparse matmul, 4 of 16: one 16-bit word holds the tags of four columns.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from encoding import Addr4, LdWeightMx, MatmultMx
-from hardware import AccumulateFlag, Arch, CapabilityError, WireDtype
+from hardware import AccumulateFlag, Arch, ArchLike, CapabilityError, WireDtype
 from hardware.memory import PSUM_BANK_BYTES, PSUM_BANKS
 from hardware.pe import LANES, row_group
 from mxref.errors import PolicyError, ShapeError
@@ -32,7 +32,7 @@ def lower_matmul(
     fmt: object = None,
     rhs_fmt: object = None,
     *,
-    arch: Arch = Arch.MARIANA,
+    arch: ArchLike = Arch.MARIANA,
     policy: NumericPolicy | str | None = None,
     accumulate: Accumulate | str | None = None,
     source: object = None,
@@ -74,6 +74,7 @@ def lower_matmul(
     Gradient:
       None; ``quantized_matmul`` is the differentiable form of the same numbers.
     """
+    arch = Arch.parse(arch)
     if arch < Arch.MARIANA:
         raise CapabilityError("an MX matmul", arch.label, Arch.MARIANA.label)
     if block != BLOCK:

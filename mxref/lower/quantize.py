@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hardware import Arch, CapabilityError
+from hardware import Arch, ArchLike, CapabilityError
 from mxref.errors import FormatError, ShapeError
 from mxref.mxarray import MXArray
 from mxref.policy import NEURON_2_24, SYSTOLIC_MX, NumericPolicy
@@ -24,7 +24,7 @@ def lower_quantize(
     fmt: object,
     *,
     axis: int = -1,
-    arch: Arch = Arch.MARIANA,
+    arch: ArchLike = Arch.MARIANA,
     policy: NumericPolicy | str = NEURON_2_24,
     source: object = None,
     names: tuple[str, str, str] = ("x", "codes", "scales"),
@@ -53,6 +53,7 @@ def lower_quantize(
     Gradient:
       None; ``fake_quantize`` is the differentiable form of the same numbers.
     """
+    arch = Arch.parse(arch)
     if arch < Arch.MARIANA:
         raise CapabilityError("QuantizeMx", arch.label, Arch.MARIANA.label)
     spec = wire_format(fmt)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 import encoding
 from encoding import Bundle, LegalityError
-from hardware import Arch
-from mxref.errors import PolicyError
+from hardware import Arch, ArchLike
+from mxref.errors import PolicyError, ProgramError
 from mxref.policy import NEURON_2_24, SYSTOLIC_MX, Accumulate, NumericPolicy, Order
 from mxref.policy import order as resolve_order
 from mxref.policy import policy as resolve_policy
@@ -23,10 +23,10 @@ from .state import State, Uninitialised
 
 
 def run(
-    program: bytes | Sequence[Bundle] | Program,
+    program: bytes | Bundle | Sequence[Bundle] | Program,
     state: State | None = None,
     *,
-    arch: Arch = Arch.MARIANA,
+    arch: ArchLike = Arch.MARIANA,
     policy: NumericPolicy | str | None = None,
     accumulate: Accumulate | str | None = None,
     check: bool = True,
@@ -42,7 +42,7 @@ def run(
     inputs and fetches its outputs into ``State.outputs``.
 
     Args:
-      program: raw 64-byte bundles, decoded instructions, or a Program.
+      program: raw 64-byte bundles, one or more decoded instructions, or a Program.
       state: memories to start from; None for memories that nothing wrote.
       arch: the generation, for bytes and instructions; a Program brings its own.
       policy: the reading of the arithmetic; default the Program's, else NEURON_2_24 (D19).
@@ -60,6 +60,7 @@ def run(
       ExecutionError: when the state cannot give what a bundle asks for.
       Unmodelled: when a bundle uses something whose arithmetic no source gives (D24).
       PolicyError: when policy or order cannot be had.
+      ProgramError: when ``program`` is none of the above.
 
     Exactness:
       Bit-exact for the named order and policy, and equal to ``matmul`` of the same operands in that
@@ -73,6 +74,8 @@ def run(
     ):
         if value not in get_args(kind):
             raise PolicyError(name, value, ", ".join(get_args(kind)))
+    arch = Arch.parse(arch)
+    program = _program(program)
     whole = program if isinstance(program, Program) else None
     if whole is not None:
         arch = whole.arch
@@ -104,6 +107,25 @@ def _one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:
         raise PolicyError(option, value, ", ".join(allowed))
 
 
+def _program(program: object) -> bytes | list[Bundle] | Program:
+    if isinstance(program, Program):
+        return program
+    if isinstance(program, bytes | bytearray | memoryview):
+        return bytes(program)
+    if isinstance(program, Bundle):
+        return [program]
+    found = None if isinstance(program, str) or not isinstance(program, Iterable) else [*program]
+    wrong = None if found is None else next((b for b in found if not isinstance(b, Bundle)), None)
+    if found is None or wrong is not None:
+        got = type(program).__name__ + (f" of {type(wrong).__name__}" if found else "")
+        raise ProgramError(
+            "program",
+            f"got {got}, allowed a Program (Program.load reads files), bytes of bundles, "
+            "or instructions",
+        )
+    return found
+
+
 Decoded = list[tuple[Segment, Sequence[Bundle]]]
 
 
@@ -113,8 +135,8 @@ def _decoded(program: bytes | Sequence[Bundle] | Program, arch: Arch, *, strict:
             return list(zip(program.segments, program.decoded, strict=True))
         loose = [encoding.decode_all(s.bundles, arch, strict=False) for s in program.segments]
         return list(zip(program.segments, loose, strict=True))
-    if isinstance(program, bytes | bytearray | memoryview):
-        return [(Segment(), encoding.decode_all(bytes(program), arch, strict=strict))]
+    if isinstance(program, bytes):
+        return [(Segment(), encoding.decode_all(program, arch, strict=strict))]
     # Encoding and decoding applies the same refusals to instructions made by hand.
     data = b"".join(encoding.encode(bundle, arch) for bundle in program)
     return [(Segment(), encoding.decode_all(data, arch, strict=strict))]

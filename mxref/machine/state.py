@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, UInt8
 
-from hardware import AddressError, Arch, Space, geometry
+from hardware import AddressError, Arch, ArchLike, Space, geometry
 from mxref.errors import PolicyError, ShapeError, UninitialisedError
 from mxref.program import arrays
 
@@ -82,8 +82,9 @@ class State:
     trace: tuple[TraceStep, ...] = field(default=(), metadata={"static": True})
 
     @classmethod
-    def empty(cls, arch: Arch = Arch.MARIANA) -> State:
+    def empty(cls, arch: ArchLike = Arch.MARIANA) -> State:
         """Return memories that nothing has written."""
+        arch = Arch.parse(arch)
         size = geometry(arch)
         sbuf = (PARTITIONS, size.sbuf_bytes)
         psum = (PARTITIONS, size.psum_bytes)
@@ -197,7 +198,10 @@ def _window(
 ) -> tuple[slice, slice]:
     if not (partition >= 0 and shape[0] >= 0 and partition + shape[0] <= memory.shape[0]):
         raise AddressError(
-            space.value, partition, f"{shape[0]} partitions from here must stay in 0..127"
+            space.value,
+            partition,
+            f"{shape[0]} partitions from here must stay in 0..127",
+            "partition",
         )
     if not (offset >= 0 and shape[1] >= 0 and offset + shape[1] <= memory.shape[1]):
         raise AddressError(

@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -61,6 +60,7 @@ class Program:
     outputs: Mapping[str, Output] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "arch", Arch.parse(self.arch))
         object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
         object.__setattr__(self, "outputs", MappingProxyType(dict(self.outputs)))
         for segment in self.segments:
@@ -71,6 +71,10 @@ class Program:
 
     def __len__(self) -> int:
         return sum(len(segment.bundles) for segment in self.segments) // BUNDLE_BYTES
+
+    def __bytes__(self) -> bytes:
+        """Return :meth:`bytes`, so that ``check`` and ``disassemble`` take programs as they are."""
+        return self.bytes()
 
     def __repr__(self) -> str:
         return (
@@ -144,8 +148,12 @@ class Program:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Program:
-        """Read a program file; see :meth:`from_bytes`."""
-        return cls.from_bytes(Path(path).read_bytes())
+        """Read a program file; see :meth:`from_bytes`.
+
+        Raises:
+          ProgramError: also when the file cannot be read, with the OSError as its cause.
+        """
+        return cls.from_bytes(arrays.read_file(path))
 
 
 def split(data: bytes) -> list[bytes]:

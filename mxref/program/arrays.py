@@ -111,6 +111,18 @@ def read_npy(data: bytes, member: str, name: str, shape: tuple[int, ...]) -> np.
     return np.frombuffer(rest, stored).reshape(shape).view(DTYPES[name])
 
 
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Return a file's bytes.
+
+    Raises:
+      ProgramError: when it cannot be read, with the OSError as its cause.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ProgramError(str(path), f"cannot be read: {error.strerror or error}") from error
+
+
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a whole file or nothing: a temporary neighbour, then a rename."""
     target = Path(path)

@@ -139,7 +139,7 @@ def test_fields_take_numpy_integers_and_plain_numbers_for_tags():
         ("num_active_cols", -1, "0..255"),
         ("num_active_cols", 1.0, "an integer"),
         ("dtype", 0x77, "0x10"),
-        ("src", Addr4(0), "a MxPattern"),
+        ("src", Addr4(0), "an MxPattern"),
         ("semaphore_value", 1 << 32, "0..4294967295"),
         ("residue", 1, "reserved bits only"),
     ],

@@ -156,7 +156,7 @@ ERRORS = [
     (LINE.replace("extent=384", "extent=x"), 1, LINE.index("384") + 1, "x", "a number"),
     (LINE.replace("FP4_EXP2", "FP3"), 1, LINE.index("FP4") + 1, "FP3", "FP4_EXP2"),
     (LINE.replace("FP4_EXP2", "0x17"), 1, LINE.index("FP4") + 1, "0x17", "FP4_EXP2"),
-    (LINE.replace("sbuf(32, 0x100)", "sbuf(200, 0)"), 1, 22, "sbuf", "partition 0..0x7f"),
+    (LINE.replace("sbuf(32, 0x100)", "sbuf(200, 0)"), 1, 22, "sbuf", "partition 0..127"),
     (LINE.replace("sbuf(32, 0x100)", "word(0x100000000)"), 1, 22, "word", "0..0xffffffff"),
     (LINE.replace("sbuf(32, 0x100)", "word(0x20000000)"), 1, 22, "word", "gather"),
     (LINE.replace("sbuf(32, 0x100)", "ram(1)"), 1, 22, "ram", "sbuf(..)"),

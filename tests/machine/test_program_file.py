@@ -9,10 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hardware import Engine
+import encoding
+from hardware import Arch, CapabilityError, Engine
 from mxref.errors import MxrefError, PolicyError, ProgramError, ShapeError
 from mxref.lower import lower_matmul, lower_quantize
-from mxref.machine import run
+from mxref.machine import State, run
 from mxref.mxarray import MXArray
 from mxref.policy import NEURON_2_24, OCP, NumericPolicy, ScaleRule
 from mxref.program import HostRead, HostWrite, Program, Segment, sealed
@@ -242,3 +243,35 @@ def test_quantize_programs_have_files_too() -> None:
     program = lower_quantize(X, "e5m2")
     again = Program.from_bytes(program.to_bytes())
     assert_bits_equal(run(again).outputs["codes"], run(program).outputs["codes"])
+
+
+def test_a_file_that_cannot_be_read_is_a_program_error(tmp_path) -> None:
+    for path in (tmp_path / "none.mxp", tmp_path):
+        with pytest.raises(ProgramError, match="cannot be read") as caught:
+            Program.load(path)
+        assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_programs_are_judged_and_read_as_they_are(program) -> None:
+    assert encoding.check(program) == []
+    assert encoding.disassemble(program) == encoding.disassemble(program.bytes())
+    assert bytes(program) == program.bytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("demo.mxp", "got str"), (5, "got int"), (None, "got NoneType"), ([1], "got list of int")],
+)
+def test_what_is_no_program_is_refused(given, shown) -> None:
+    with pytest.raises(ProgramError, match=shown + ", allowed a Program"):
+        run(given)
+
+
+def test_generations_go_by_name(program) -> None:
+    named = lower_matmul(X, W, "e4m3fn", "e2m1fn", arch="mariana")
+    assert (named.arch, named.to_bytes()) == (Arch.MARIANA, program.to_bytes())
+    assert State.empty("CoreV4").arch is Arch.MARIANA
+    assert run(program.instructions()[0], check=False, arch=40).arch is Arch.MARIANA
+    for call in (State.empty, lambda arch: run(b"", arch=arch)):
+        with pytest.raises(CapabilityError, match="sunda, cayman, mariana"):
+            call("trn9")

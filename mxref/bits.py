@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float32, Int32, UInt, UInt32
 
 from mxref.errors import FormatError, ShapeError
@@ -41,16 +42,66 @@ def canonical(bits: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
     return jnp.where((bits & np.uint32(MAGNITUDE)) > np.uint32(INF_BITS), np.uint32(NAN_BITS), bits)
 
 
+_EXACT_INTEGER = 1 << 53
+"""float64 holds every integer up to here."""
+_LOOKED_AT = 1 << 20
+"""Arrays up to this size are searched for codes that are too wide."""
+
+
+def as_array(x: object, name: str) -> Array | np.ndarray:
+    """Return arrays as they are and lists and numbers as numpy arrays.
+
+    Raises:
+      ShapeError: when lists make no array.
+    """
+    if isinstance(x, jax.Array | np.ndarray):
+        return x
+    try:
+        return np.asarray(x)
+    except ValueError:
+        raise ShapeError(
+            name, f"a ragged {type(x).__name__}", "an array", "lists of one length"
+        ) from None
+
+
+def refuse_wide(codes: Array | np.ndarray, spec: FormatSpec, name: str = "codes") -> None:
+    """Refuse codes with bits above the format's width, where that can be seen cheaply.
+
+    Traced arrays and arrays of more than 2^20 codes are not looked at; their high bits are ignored.
+
+    Raises:
+      FormatError: naming the first code that is too wide.
+    """
+    if isinstance(codes, Tracer) or not 0 < codes.size <= _LOOKED_AT:
+        return
+    if codes.dtype.itemsize * 8 <= spec.bits and codes.dtype.kind == "u":
+        return
+    host = np.asarray(codes)
+    limit = (1 << spec.bits) - 1
+    if host.max() <= limit and (host.dtype.kind == "u" or host.min() >= 0):
+        return
+    at = np.unravel_index(np.argmax((host > limit) | (host < 0)), host.shape)
+    where = "".join(f"[{int(i)}]" for i in at)
+    value = int(host[at])
+    shown = f"{value:#x}" if value >= 0 else str(value)
+    raise FormatError(spec, f"{name}{where} is {shown}, beyond the {spec.bits} bits 0..{limit:#x}")
+
+
 def as_float(x: object, name: str = "x") -> Array | np.ndarray:
     """Return ``x`` as a floating array without rounding anything.
 
-    Python numbers and lists become numpy float64, which the callers round to odd (D23e); JAX
-    would round them to float32 first and the narrowing would then round twice.
+    Python numbers and lists, integers that float64 holds included, become numpy float64, which the
+    callers round to odd (D23e); JAX would round them to float32 first and the narrowing would then
+    round twice.
 
     Raises:
       ShapeError: when the elements are not floating numbers.
     """
-    array = x if isinstance(x, jax.Array | np.ndarray) else np.asarray(x)
+    array = as_array(x, name)
+    if array is not x and array.dtype.kind in "iu" and not isinstance(x, np.generic):
+        if ((array < -_EXACT_INTEGER) | (array > _EXACT_INTEGER)).any():
+            raise ShapeError(name, "an integer beyond 2^53", "numbers that float64 holds exactly")
+        array = array.astype(np.float64)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise ShapeError(
             name, array.dtype, "a floating dtype", f"{name}.astype(float32) if these are numbers"

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float32, Int32, UInt8, UInt32
 from mxref.bits import INF_BITS, MAGNITUDE, as_float, float32_bits, from_bits
 from mxref.errors import GradientError
 from mxref.formats import E8M0
-from mxref.policy import E8M0Rounding, Rounding
+from mxref.policy import E8M0Rounding, Rounding, member
 from mxref.widen import widen
 
 # The first float32 above sqrt(2): LOG_RNE's boundary.  No power of two has an exact float32 root,
@@ -43,7 +43,7 @@ def encode_e8m0(x: object, rounding: E8M0Rounding = E8M0Rounding.FLOOR) -> UInt8
     array = as_float(x)
     if isinstance(array, np.ndarray):
         array = from_bits(jnp.asarray(float32_bits(array)))
-    return _encode(array, E8M0Rounding(rounding))
+    return _encode(array, member("rounding", E8M0Rounding, rounding))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

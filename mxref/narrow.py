@@ -27,7 +27,7 @@ from mxref.bits import (
 from mxref.e8m0 import narrow_e8m0
 from mxref.errors import GradientError, PolicyError
 from mxref.formats import FP32, FormatSpec, Special, format
-from mxref.policy import NanElement, NumericPolicy, Rounding
+from mxref.policy import NanElement, NumericPolicy, Rounding, member
 from mxref.policy import policy as resolve_policy
 
 CODE_DTYPES = {8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32}
@@ -49,7 +49,8 @@ def narrow(
     the sign of zero is kept (D18).
 
     Args:
-      x: floats of any dtype; float64 and Python numbers are rounded to odd to float32 first (D23e).
+      x: floats of any dtype, or Python numbers; float64 and Python numbers, integers up to 2^53
+        included, are rounded to odd to float32 first (D23e).
       fmt: the target.
       rounding: the rule; STOCHASTIC rounds the magnitude up when 32 random bits, read as a
         fraction, lie below the discarded fraction (D27).
@@ -65,7 +66,8 @@ def narrow(
 
     Raises:
       FormatError: when the format is unknown.
-      PolicyError: when STOCHASTIC lacks a key, or another rounding has one.
+      PolicyError: for an unknown rounding, when STOCHASTIC lacks a key, or when another has one.
+      ShapeError: for an array of another dtype, or lists that make no array.
 
     Exactness:
       Bit-exact for every float32, bfloat16 and float16 input and every format: exhaustive over the
@@ -80,7 +82,7 @@ def narrow(
     """
     spec = format(fmt)
     chosen = None if policy is None else resolve_policy(policy)
-    rounding = Rounding(rounding)
+    rounding = member("rounding", Rounding, rounding)
     if (key is not None) != (rounding is Rounding.STOCHASTIC):
         raise PolicyError("key", "None" if key is None else "a key", "a key with STOCHASTIC only")
     if saturate is None:

@@ -10,8 +10,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, UInt8, UInt16, UInt32
 
+from mxref.bits import as_array, refuse_wide
 from mxref.errors import FormatError, PolicyError, ShapeError
-from mxref.formats import format
+from mxref.formats import E2M1FN, FormatSpec, format
 
 _GGML_BLOCK = 32
 # XLA fuses packing into whatever makes the codes and then computes them one by one, 20 times slower
@@ -20,10 +21,17 @@ _APART = 1 << 14
 _CHUNKS = 4
 
 
-def _codes(x: object, name: str, dtype: type[np.unsignedinteger]) -> Array:
-    array = x if isinstance(x, jax.Array) else np.asarray(x)
+def _codes(
+    x: object, name: str, dtype: type[np.unsignedinteger], spec: FormatSpec | None = None
+) -> Array:
+    array = as_array(x, name)
+    if array.dtype == np.int64 and array is not x and spec is not None:
+        refuse_wide(array, spec, name)
+        array = np.asarray(array).astype(dtype)
     if array.dtype != dtype or not array.ndim:
         raise ShapeError(name, f"{array.dtype}{list(array.shape)}", f"{np.dtype(dtype)}[..., n]")
+    if spec is not None:
+        refuse_wide(array, spec, name)
     return jnp.asarray(array)
 
 
@@ -42,7 +50,8 @@ def pack_fp4(codes: object, order: str = "linear") -> UInt8[Array, "..."]:
     """Put two 4-bit codes in one byte.
 
     Args:
-      codes: uint8[..., n]; only the low nibble counts.
+      codes: uint8[..., n] or a list of integers.  Codes of more than 4 bits are refused; in traced
+        arrays and in those of more than 2^20 codes the high nibble is ignored.
       order: "linear" puts element 2i in the low nibble of byte i and 2i + 1 in the high one;
         "ggml" works on blocks of 32 and pairs element i (low) with i + 16 (high), as llama.cpp's
         mxfp4 blocks do (D21).
@@ -51,6 +60,7 @@ def pack_fp4(codes: object, order: str = "linear") -> UInt8[Array, "..."]:
       uint8[..., n / 2].
 
     Raises:
+      FormatError: when a code has more than 4 bits.
       ShapeError: when n is odd, or no multiple of 32 with "ggml".
 
     Exactness:
@@ -62,7 +72,7 @@ def pack_fp4(codes: object, order: str = "linear") -> UInt8[Array, "..."]:
       >>> [hex(b) for b in pack_fp4(np.array([1, 2, 3, 15], np.uint8)).tolist()]
       ['0x21', '0xf3']
     """
-    array = _codes(codes, "codes", np.uint8)
+    array = _codes(codes, "codes", np.uint8, E2M1FN)
     _multiple(array, 2 if _order(order) == "linear" else _GGML_BLOCK, "pad with code 0")
     return _pack_fp4(array, order)
 
@@ -119,11 +129,11 @@ def _unpack_fp4(packed: Array, order: str) -> Array:
     return jnp.stack([low.reshape(blocks), high.reshape(blocks)], axis=-2).reshape(shape)
 
 
-def _x4_bits(fmt: object) -> int:
+def _x4_format(fmt: object) -> FormatSpec:
     spec = format(fmt)
     if spec.bits not in (4, 8):
         raise FormatError(spec, "x4 words hold formats of 4 or 8 bits")
-    return spec.bits
+    return spec
 
 
 def pack_x4(
@@ -132,7 +142,7 @@ def pack_x4(
     """Put four consecutive codes in one word, element 0 lowest.
 
     Args:
-      codes: uint8[..., 4n].
+      codes: uint8[..., 4n] or a list of integers; too wide codes as in :func:`pack_fp4`.
       fmt: the codes' format; 8 bits fill a uint32, 4 bits a uint16 (D21).
 
     Returns:
@@ -140,7 +150,7 @@ def pack_x4(
 
     Raises:
       ShapeError: when the last axis is no multiple of 4.
-      FormatError: for formats of other widths.
+      FormatError: for formats of other widths, and when a code has more bits than the format.
 
     Exactness:
       Moves bits.
@@ -151,9 +161,10 @@ def pack_x4(
       >>> hex(int(pack_x4(np.array([1, 2, 3, 0x84], np.uint8))[0]))
       '0x84030201'
     """
-    array = _codes(codes, "codes", np.uint8)
+    spec = _x4_format(fmt)
+    array = _codes(codes, "codes", np.uint8, spec)
     _multiple(array, 4, "pad with code 0")
-    return _pack_x4(array, _x4_bits(fmt))
+    return _pack_x4(array, spec.bits)
 
 
 @partial(jax.jit, static_argnums=1)
@@ -180,7 +191,7 @@ def unpack_x4(words: object, fmt: object = "float8_e4m3fn") -> UInt8[Array, "...
     Gradient:
       None; codes are integers.
     """
-    bits = _x4_bits(fmt)
+    bits = _x4_format(fmt).bits
     return _unpack_x4(_codes(words, "words", np.uint32 if bits == 8 else np.uint16), bits)
 
 

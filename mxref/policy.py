@@ -7,8 +7,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from operator import index
+from typing import TypeVar
 
 from mxref.errors import PolicyError
+
+E = TypeVar("E", bound=Enum)
+
+
+def member(option: str, enum: type[E], value: object) -> E:
+    """Resolve a member of an enumeration or its string value.
+
+    Raises:
+      PolicyError: when the enumeration has no such member.
+    """
+    try:
+        return enum(value.lower() if isinstance(value, str) else value)
+    except (ValueError, TypeError):
+        allowed = ", ".join(str(item.value) for item in enum)
+        raise PolicyError(option, repr(value), allowed) from None
 
 
 class Rounding(Enum):
@@ -76,14 +93,37 @@ class Products(Enum):
     OPERANDS = "operands"  #: each scaled operand is rounded first, then the product.
 
 
+_ENUMS: dict[str, type[Enum]] = {
+    "scale_rule": ScaleRule,
+    "nonfinite": NonFinite,
+    "nan_element": NanElement,
+    "scale_codes": ScaleCodes,
+    "products": Products,
+}
+_MAX_SCALE_CODE = 254  # 255 is the code of NaN
+
+
+def _scale_code(value: object) -> int:
+    allowed = f"an integer 0..{_MAX_SCALE_CODE}"
+    try:
+        number = -1 if isinstance(value, bool) else index(value)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        number = -1
+    if not 0 <= number <= _MAX_SCALE_CODE:
+        raise PolicyError("min_scale_code", repr(value), allowed)
+    return number
+
+
 @dataclass(frozen=True)
 class NumericPolicy:
     """One reading of the MX arithmetic.
 
+    Enumerations may be given by their string value, for example ``scale_rule="rceil"``.
+
     Attributes:
       name: label, for messages and files.
       scale_rule: how the block maximum becomes a scale.
-      min_scale_code: lowest code a quantizer emits.
+      min_scale_code: lowest code a quantizer emits, 0..254.
       nonfinite: what NaN or Inf in a block does.
       nan_element: what a NaN element becomes when the block is not poisoned.
       scale_codes: meaning of codes when they are applied.
@@ -99,6 +139,15 @@ class NumericPolicy:
     scale_codes: ScaleCodes = ScaleCodes.OCP
     products: Products = Products.ONCE
     saturate: bool | None = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise PolicyError("name", repr(self.name), "a str")
+        for option, enum in _ENUMS.items():
+            object.__setattr__(self, option, member(option, enum, getattr(self, option)))
+        object.__setattr__(self, "min_scale_code", _scale_code(self.min_scale_code))
+        if self.saturate is not None and not isinstance(self.saturate, bool):
+            raise PolicyError("saturate", repr(self.saturate), "True, False, None")
 
     def __str__(self) -> str:
         return self.name
@@ -166,6 +215,13 @@ class Accumulate:
     tile_k: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "order", member("order", Order, self.order))
+        for name in ("lanes", "tile_k"):
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, index(value))
+            except TypeError:
+                raise PolicyError(name, repr(value), "an integer") from None
         if self.order is Order.SYSTOLIC:
             if self.lanes not in (1, 4):
                 raise PolicyError("lanes", self.lanes, "1 or 4")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32
 
-from mxref.bits import dtype_codes, from_bits, widen_bits
+from mxref.bits import as_array, dtype_codes, from_bits, refuse_wide, widen_bits
 from mxref.errors import ShapeError
 from mxref.formats import FORMATS, FormatSpec, format
 
@@ -19,14 +19,15 @@ def widen(codes: object, fmt: object) -> Float32[Array, "..."]:
 
     Args:
       codes: unsigned integers of the format's storage width (uint8, uint16 or uint32), or an
-        array whose dtype is the format itself.  Bits above the format's width are ignored.
+        array whose dtype is the format itself; or Python integers.  Bits above the format's width
+        are refused, but ignored in traced arrays and in those of more than 2^20 codes.
       fmt: the format, by name, dtype or :class:`FormatSpec`.
 
     Returns:
       float32[...]; NaN is 0x7FC00000 (D23c), subnormals are kept (D17).
 
     Raises:
-      FormatError: when the format is unknown.
+      FormatError: when the format is unknown, or a code is too wide for it.
       ShapeError: when ``codes`` has another dtype.
 
     Exactness:
@@ -39,14 +40,16 @@ def widen(codes: object, fmt: object) -> Float32[Array, "..."]:
       448.0
     """
     spec = format(fmt)
-    array = codes if isinstance(codes, jax.Array | np.ndarray) else np.asarray(codes)
+    array = as_array(codes, "codes")
     name = getattr(array.dtype, "name", "")
     if name in FORMATS and format(name) == spec:
         return _widen(dtype_codes(array, spec), spec)
-    if array.dtype == np.int64 and not isinstance(codes, jax.Array | np.ndarray):
-        array = np.asarray(codes).astype(np.uint32)
+    if array.dtype == np.int64 and array is not codes:
+        refuse_wide(array, spec)
+        array = np.asarray(array).astype(np.uint32)
     if array.dtype.kind != "u" or array.dtype.itemsize * 8 > 32:
         raise ShapeError("codes", array.dtype, f"uint{spec.storage_bits} or {spec.name}")
+    refuse_wide(array, spec)
     return _widen(jnp.asarray(array), spec)
 
 

@@ -67,8 +67,9 @@ def test_float64_is_rounded_to_odd():
 def test_as_float_refuses_what_is_no_float():
     assert as_float(0.1).dtype == np.float64
     assert as_float([0.5, 1.0]).dtype == np.float64
+    assert as_float(1).dtype == as_float([1, 2**53]).dtype == np.float64
     for bad in (
-        1,
+        np.int64(1),
         np.arange(3),
         jnp.arange(3),
         np.array([object()]),

@@ -220,3 +220,20 @@ def test_dtypes_do_not_depend_on_x64(x64):
         assert narrow(jnp.ones(3, jnp.float32), "e4m3fn").dtype == jnp.uint8
         assert narrow(jnp.ones(3, jnp.bfloat16), "bfloat16").dtype == jnp.uint16
         assert narrow(jnp.ones(3, jnp.float32), "float32").dtype == jnp.uint32
+
+
+@pytest.mark.parametrize("x", [3, [1, -2, 448], [[2**53]], [0.5, 3]])
+def test_python_integers_are_numbers(x):
+    want = narrow(np.asarray(x, np.float64), "e4m3fn")
+    assert_bits_equal(narrow(x, "e4m3fn"), want)
+
+
+@pytest.mark.parametrize(
+    ("x", "got"),
+    [(2**53 + 1, "beyond 2"), ([1, -(2**60)], "beyond 2"), (2**70, "object"), (True, "bool"),
+     (np.arange(3), "int64"), (np.int64(3), "int64"), ("1.0", "<U3"),
+     ([[1.0, 2.0], [3.0]], "a ragged list")],
+)  # fmt: skip
+def test_what_is_no_number_is_refused(x, got):
+    with pytest.raises(ShapeError, match=got):
+        narrow(x, "e4m3fn")

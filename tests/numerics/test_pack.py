@@ -37,11 +37,24 @@ def test_the_two_orders_by_hand():
 
 @pytest.mark.parametrize("n", [1 << 15, (1 << 15) + 2])
 def test_large_arrays_take_the_loop_and_give_the_same(n):
-    codes = np.random.default_rng(2).integers(0, 256, n, dtype=np.uint8)  # high nibbles ignored
+    codes = np.random.default_rng(2).integers(0, 256, n, dtype=np.uint8)
     low = codes & 15
     want = low[0::2] | (low[1::2] << 4)
-    assert_bits_equal(np.asarray(pack_fp4(codes)), want)
+    assert_bits_equal(np.asarray(pack_fp4(low)), want)
+    # Nobody can look at traced codes: their high nibbles are ignored.
     assert_bits_equal(np.asarray(jax.jit(pack_fp4)(jnp.asarray(codes))), want)
+
+
+@pytest.mark.parametrize("kind", [list, np.array, jnp.array])
+def test_codes_wider_than_their_format_are_refused(kind):
+    codes = [[1, 2, 3, 4], [5, 17, 18, 6]]
+    codes = codes if kind is list else kind(codes, dtype=np.uint8)
+    for pack in (pack_fp4, lambda c: pack_x4(c, "e2m1fn")):
+        with pytest.raises(FormatError, match=r"float4_e2m1fn: codes\[1\]\[1\] is 0x11"):
+            pack(codes)
+    with pytest.raises(FormatError, match="codes"):
+        pack_fp4([1, -1])
+    assert pack_fp4([1, 2]).tolist() == [0x21]
 
 
 @pytest.mark.parametrize(

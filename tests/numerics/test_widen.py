@@ -58,3 +58,19 @@ def test_refusals():
         widen(jnp.zeros(3, jnp.float32), "e4m3fn")
     with pytest.raises(FormatError):
         widen(jnp.zeros(3, jnp.uint8), "e9m9")
+
+
+@pytest.mark.parametrize(
+    ("codes", "shown"),
+    [(0x1F, "codes is 0x1f"), ([1, 16], r"codes\[1\] is 0x10"), (-1, "codes is -1"),
+     (np.array([3, 255], np.uint8), r"codes\[1\] is 0xff"),
+     (jnp.array([99], jnp.uint8), r"codes\[0\] is 0x63")],
+)  # fmt: skip
+def test_codes_wider_than_their_format_are_refused(codes, shown):
+    with pytest.raises(FormatError, match=shown + ", beyond the 4 bits 0..0xf"):
+        widen(codes, "e2m1fn")
+
+
+def test_ragged_lists_are_refused():
+    with pytest.raises(ShapeError, match="codes: got a ragged list"):
+        widen([[1, 2], [3]], "e2m1fn")

@@ -5,7 +5,7 @@ Everyday names are all here (``import mxref as mx``).  The rooms behind them are
 """
 
 # The guard has to run before anything that needs the siblings is imported.
-# ruff: noqa: E402, I001
+# ruff: noqa: E402, I001, RUF022
 
 from mxref.siblings import verify as _verify
 
@@ -13,146 +13,176 @@ _verify("hardware")
 _verify("encoding")
 
 from encoding import (
-    AccessPattern as AccessPattern,
-    Addr4 as Addr4,
-    AssemblyError as AssemblyError,
-    BundleStream as BundleStream,
-    DecodeError as DecodeError,
-    EncodeError as EncodeError,
-    Indirect16 as Indirect16,
-    Indirect20 as Indirect20,
-    LdWeightMx as LdWeightMx,
-    LegalityError as LegalityError,
-    LoadStationary as LoadStationary,
-    LoadTagsSparse as LoadTagsSparse,
-    Matmul as Matmul,
-    MatmultMx as MatmultMx,
-    MatmultSparse as MatmultSparse,
-    MxIndirect as MxIndirect,
-    MxPattern as MxPattern,
-    QuantizeMx as QuantizeMx,
-    Tensor1D as Tensor1D,
-    Tensor2D as Tensor2D,
-    Tensor3D as Tensor3D,
-    Tensor4D as Tensor4D,
-    Violation as Violation,
-    assemble as assemble,
-    check as check,
-    decode as decode,
-    decode_all as decode_all,
-    decode_stream as decode_stream,
-    disassemble as disassemble,
-    encode as encode,
-    encode_all as encode_all,
-    encode_stream as encode_stream,
+    AccessPattern,
+    Addr4,
+    AssemblyError,
+    BundleStream,
+    DecodeError,
+    EncodeError,
+    Indirect16,
+    Indirect20,
+    LdWeightMx,
+    LegalityError,
+    LoadStationary,
+    LoadTagsSparse,
+    Matmul,
+    MatmultMx,
+    MatmultSparse,
+    MxIndirect,
+    MxPattern,
+    QuantizeMx,
+    Tensor1D,
+    Tensor2D,
+    Tensor3D,
+    Tensor4D,
+    Violation,
+    assemble,
+    check,
+    decode,
+    decode_all,
+    decode_stream,
+    disassemble,
+    encode,
+    encode_all,
+    encode_stream,
 )
 from hardware import (
-    Arch as Arch,
-    Dtype as Dtype,
-    Space as Space,
-    WireDtype as WireDtype,
+    Arch,
+    Dtype,
+    Space,
+    WireDtype,
 )
 from mxref.block import (
-    dequantize as dequantize,
-    quantize as quantize,
+    dequantize,
+    quantize,
 )
 from mxref.blockshape import (
-    BlockShape as BlockShape,
+    BlockShape,
 )
 from mxref.e8m0 import (
-    decode_e8m0 as decode_e8m0,
-    encode_e8m0 as encode_e8m0,
-    floor_log2 as floor_log2,
+    decode_e8m0,
+    encode_e8m0,
+    floor_log2,
 )
 from mxref.errors import (
-    AddressError as AddressError,
-    CapabilityError as CapabilityError,
-    ExecutionError as ExecutionError,
-    FormatError as FormatError,
-    GradientError as GradientError,
-    MxrefError as MxrefError,
-    PolicyError as PolicyError,
-    ProgramError as ProgramError,
-    ShapeError as ShapeError,
-    UninitialisedError as UninitialisedError,
-    Unmodelled as Unmodelled,
+    AddressError,
+    CapabilityError,
+    ExecutionError,
+    FormatError,
+    GradientError,
+    MxrefError,
+    PolicyError,
+    ProgramError,
+    ShapeError,
+    UninitialisedError,
+    Unmodelled,
 )
 from mxref.fake_quantize import (
-    fake_quantize as fake_quantize,
+    fake_quantize,
 )
 from mxref.formats import (
-    BF16 as BF16,
-    E2M1FN as E2M1FN,
-    E2M3FN as E2M3FN,
-    E3M2FN as E3M2FN,
-    E3M4 as E3M4,
-    E4M3_IEEE as E4M3_IEEE,
-    E4M3FN as E4M3FN,
-    E5M2 as E5M2,
-    E8M0 as E8M0,
-    FORMATS as FORMATS,
-    FP16 as FP16,
-    FP32 as FP32,
-    FormatSpec as FormatSpec,
-    format as format,
+    BF16,
+    E2M1FN,
+    E2M3FN,
+    E3M2FN,
+    E3M4,
+    E4M3_IEEE,
+    E4M3FN,
+    E5M2,
+    E8M0,
+    FORMATS,
+    FP16,
+    FP32,
+    FormatSpec,
+    format,
 )
 from mxref.interleave import (
-    deinterleave as deinterleave,
-    interleave as interleave,
+    deinterleave,
+    interleave,
 )
 from mxref.lower import (
-    lower_matmul as lower_matmul,
-    lower_quantize as lower_quantize,
+    lower_matmul,
+    lower_quantize,
 )
 from mxref.machine import (
-    State as State,
-    run as run,
+    State,
+    run,
 )
 from mxref.matmul import (
-    matmul as matmul,
+    matmul,
 )
 from mxref.mxarray import (
-    MXArray as MXArray,
+    MXArray,
 )
 from mxref.narrow import (
-    narrow as narrow,
+    narrow,
 )
 from mxref.pack import (
-    pack_fp4 as pack_fp4,
-    pack_x4 as pack_x4,
-    unpack_fp4 as unpack_fp4,
-    unpack_x4 as unpack_x4,
+    pack_fp4,
+    pack_x4,
+    unpack_fp4,
+    unpack_x4,
 )
 from mxref.policy import (
-    BACKEND as BACKEND,
-    BLOCK as BLOCK,
-    C_FIRST as C_FIRST,
-    NEURON_2_24 as NEURON_2_24,
-    NEURON_2_31 as NEURON_2_31,
-    NVIDIA as NVIDIA,
-    OCP as OCP,
-    ORDERS as ORDERS,
-    POLICIES as POLICIES,
-    SEQUENTIAL as SEQUENTIAL,
-    SYSTOLIC as SYSTOLIC,
-    SYSTOLIC_DENSE as SYSTOLIC_DENSE,
-    SYSTOLIC_MX as SYSTOLIC_MX,
-    Accumulate as Accumulate,
-    E8M0Rounding as E8M0Rounding,
-    NumericPolicy as NumericPolicy,
-    Rounding as Rounding,
-    ScaleRule as ScaleRule,
+    BACKEND,
+    BLOCK,
+    C_FIRST,
+    NEURON_2_24,
+    NEURON_2_31,
+    NVIDIA,
+    OCP,
+    ORDERS,
+    POLICIES,
+    SEQUENTIAL,
+    SYSTOLIC,
+    SYSTOLIC_DENSE,
+    SYSTOLIC_MX,
+    Accumulate,
+    E8M0Rounding,
+    NanElement,
+    NonFinite,
+    NumericPolicy,
+    Products,
+    Rounding,
+    ScaleCodes,
+    ScaleRule,
 )
 from mxref.program import (
-    Program as Program,
+    Program,
 )
 from mxref.quantized_matmul import (
-    quantized_matmul as quantized_matmul,
+    quantized_matmul,
 )
 from mxref.widen import (
-    widen as widen,
+    widen,
 )
-from mxref import hif4 as hif4
-from mxref import testing as testing
+from mxref import hif4
+from mxref import testing
 
 __version__ = "0.1.0"
+
+# fmt: off
+__all__ = [
+    "__version__", "AccessPattern", "Accumulate", "Addr4", "AddressError", "Arch", "assemble",
+    "AssemblyError", "BACKEND", "BF16", "BLOCK", "BlockShape", "BundleStream", "C_FIRST",
+    "CapabilityError", "check", "decode", "decode_all", "decode_e8m0", "decode_stream",
+    "DecodeError", "deinterleave", "dequantize", "disassemble", "Dtype", "E2M1FN", "E2M3FN",
+    "E3M2FN", "E3M4", "E4M3_IEEE", "E4M3FN", "E5M2", "E8M0", "E8M0Rounding", "encode", "encode_all",
+    "encode_e8m0", "encode_stream", "EncodeError", "ExecutionError", "fake_quantize", "floor_log2",
+    "format", "FormatError", "FORMATS", "FormatSpec", "FP16", "FP32", "GradientError", "hif4",
+    "Indirect16", "Indirect20", "interleave", "LdWeightMx", "LegalityError", "LoadStationary",
+    "LoadTagsSparse", "lower_matmul", "lower_quantize", "Matmul", "matmul", "MatmultMx",
+    "MatmultSparse", "MXArray", "MxIndirect", "MxPattern", "MxrefError", "NanElement", "narrow",
+    "NEURON_2_24", "NEURON_2_31", "NonFinite", "NumericPolicy", "NVIDIA", "OCP", "ORDERS",
+    "pack_fp4", "pack_x4", "POLICIES", "PolicyError", "Products", "Program", "ProgramError",
+    "quantize", "quantized_matmul", "QuantizeMx", "Rounding", "run", "ScaleCodes", "ScaleRule",
+    "SEQUENTIAL", "ShapeError", "Space", "State", "SYSTOLIC", "SYSTOLIC_DENSE", "SYSTOLIC_MX",
+    "Tensor1D", "Tensor2D", "Tensor3D", "Tensor4D", "testing", "UninitialisedError", "Unmodelled",
+    "unpack_fp4", "unpack_x4", "Violation", "widen", "WireDtype",
+]
+# fmt: on
+
+
+def __dir__() -> list[str]:
+    """Return the public names; the modules behind them are an implementation's business."""
+    return sorted(__all__)

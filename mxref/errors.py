@@ -1,6 +1,12 @@
 """Errors of the numeric layer and of the machine.
 
-The root lives in :mod:`hardware.errors`; these are the leaves that ``mxref`` itself raises.
+The root lives in :mod:`hardware.errors`; these are the leaves that ``mxref`` itself raises.  Every
+error of the three packages is a :class:`MxrefError`, so ``except mx.MxrefError`` takes them all:
+
+- hardware: AddressError, CapabilityError;
+- encoding: EncodeError, DecodeError, AssemblyError, LegalityError;
+- mxref: FormatError, ShapeError, PolicyError, GradientError, ProgramError, ExecutionError and its
+  kinds UninitialisedError and Unmodelled.
 """
 
 from __future__ import annotations

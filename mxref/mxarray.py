@@ -95,10 +95,37 @@ class MXArray:
         yield self.scales
 
     def __repr__(self) -> str:
+        # A BlockShape names both of its axes, the last two.
+        axis = "" if isinstance(self.block, BlockShape) else f"axis={self.axis}, "
         return (
-            f"MXArray({self.format}{list(self.shape)}, axis={self.axis}, block={self.block}, "
+            f"MXArray({self.format}{list(self.shape)}, {axis}block={self.block}, "
             f"policy={self.policy})"
         )
+
+    # numpy leaves ``array @ q`` to this class.
+    __array_ufunc__ = None
+
+    def __array__(self, *args: object, **kwargs: object) -> np.ndarray:
+        """Refuse: codes and values are two different arrays, and nobody should have to guess.
+
+        Raises:
+          TypeError: always.
+        """
+        raise TypeError(
+            "an MXArray is no array of numbers: use .dequantize() for its values, .codes and "
+            ".scales for its codes"
+        )
+
+    def __matmul__(self, other: MXArray | Array) -> Array:
+        """Return :func:`mxref.matmul` of the two, in its default order."""
+        from mxref.matmul import matmul
+
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: MXArray | Array) -> Array:
+        from mxref.matmul import matmul
+
+        return matmul(other, self)
 
     def dequantize(self, dtype: Any = jnp.float32) -> Array:
         """The values; see :func:`mxref.dequantize`."""

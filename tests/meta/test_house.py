@@ -135,6 +135,14 @@ def test_numeric_functions_say_what_is_exact_and_what_is_differentiable(name):
     assert "Gradient:" in doc
 
 
+def test_the_facade_shows_public_names_alone():
+    assert sorted(mx.__all__) == dir(mx)
+    assert not [name for name in dir(mx) if not hasattr(mx, name)]
+    modules = [name for name in dir(mx) if isinstance(getattr(mx, name), type(mx))]
+    assert modules == ["hif4", "testing"]
+    assert {"NonFinite", "NanElement", "ScaleCodes", "Products", "WireDtype", "Arch"} <= {*dir(mx)}
+
+
 def test_facade_names_are_documented():
     for name in dir(mx):
         item = getattr(mx, name)

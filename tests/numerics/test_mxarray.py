@@ -11,6 +11,7 @@ import pytest
 from mxref.block import dequantize, quantize
 from mxref.errors import FormatError, PolicyError, ShapeError
 from mxref.formats import E4M3FN, FORMATS
+from mxref.matmul import matmul
 from mxref.mxarray import BlockShape, MXArray, element_format
 from mxref.policy import NEURON_2_24
 from mxref.testing import assert_bits_equal
@@ -232,3 +233,26 @@ def test_a_derivative_with_respect_to_codes_is_refused():
 def test_large_shapes_cost_no_data():
     out = jax.eval_shape(lambda v: quantize(v, "e2m1fn").T, jnp.zeros((2, 3)))
     assert out.axis == -2
+
+
+@pytest.mark.parametrize("read", [np.asarray, jnp.asarray, jnp.array, np.array])
+def test_reading_it_as_an_array_points_to_dequantize(read):
+    with pytest.raises(TypeError, match=r"use \.dequantize\(\) for its values"):
+        read(q())
+
+
+def test_the_matmul_sign_is_matmul():
+    a, b = q(x=X[0]), q(x=X[1].T, axis=0)
+    want = matmul(a, b)
+    assert_bits_equal(a @ b, want)
+    plain = np.asarray(b.dequantize())
+    assert_bits_equal(a @ plain, matmul(a, plain))
+    for left in (np.asarray(a.dequantize()), a.dequantize()):
+        assert_bits_equal(left @ b, matmul(left, b))
+
+
+def test_a_block_shape_shows_no_axis():
+    got = repr(q(x=X[0], block=BlockShape(2, 4)))
+    assert (
+        got == "MXArray(float8_e4m3fn[6, 70], block=BlockShape(partitions=2, free=4), policy=OCP)"
+    )

@@ -8,11 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from mxref.dot import backward as reverse
-from mxref.dot import ordered, shapes
+from mxref.dot import linear, ordered, shapes
 from mxref.dot.ordered import Operand
 from mxref.errors import FormatError, PolicyError, ShapeError
 from mxref.formats import BF16, FP16, FP32, FormatSpec
@@ -61,7 +60,8 @@ def matmul(
       BACKEND; the same bits in eager, jit and vmap, whatever the batch: test_matmul_equals_oracle.
     Gradient:
       That of the exact product of the (dequantized) operands, for float operands and ``init``; jvp
-      and vjp, products in BACKEND order (D30).  An MXArray carries none (D29).
+      and vjp of any degree, products in BACKEND order (D30).  An MXArray carries none (D29).  With
+      ``backward`` jvp is JAX's TypeError about custom_vjp.
 
     Example:
       >>> matmul(jnp.ones((2, 3)), jnp.ones((3, 2)), accumulate="SEQUENTIAL").tolist()
@@ -82,8 +82,11 @@ def matmul(
     how = _How(order, target, reverse.resolve(backward))
     if how.backward and how.backward.policy and _blocks(left, right) is None:
         raise PolicyError("backward", how.backward.policy, "an order, for two plain operands")
-    product: Any = _reverse_product if how.backward else _product
-    return product(how, left, right, start).reshape(plan.result)
+    if how.backward:
+        product: Any = _reverse_product(how, left, right, start)
+    else:
+        product = linear.product(order, target, left, right, start)
+    return product.reshape(plan.result)
 
 
 @dataclass(frozen=True)
@@ -103,43 +106,14 @@ def _addend(init: Any, plan: shapes.Shapes) -> Float[Array, "..."]:
         raise ShapeError("init", array.shape, f"a shape that broadcasts to {plan.result}") from None
 
 
-@partial(jax.jit, static_argnums=0)
-def _forward(how: _How, lhs: Operand, rhs: Operand, init: Array | None) -> Array:
-    return ordered.cast(ordered.product(lhs, rhs, how.order, init), how.target)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _product(how: _How, lhs: Operand, rhs: Operand, init: Array | None) -> Array:
-    return _forward(how, lhs, rhs, init)
-
-
-@partial(_product.defjvp, symbolic_zeros=True)
-def _product_jvp(how: _How, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    # D30: written by hand, outside the float64 context, where differentiation would truncate.
-    lhs, rhs, init = primals
-    terms = []
-    if _moves(lhs, tangents[0]):
-        terms.append(ordered.backend(tangents[0].astype(jnp.float32), ordered.values(rhs)))
-    if _moves(rhs, tangents[1]):
-        terms.append(ordered.backend(ordered.values(lhs), tangents[1].astype(jnp.float32)))
-    if init is not None and _moves(init, tangents[2]):
-        terms.append(tangents[2])
-    out = _forward(how, lhs, rhs, init)
-    tangent = sum(terms[1:], terms[0]) if terms else jnp.zeros(out.shape, jnp.float32)
-    return out, tangent.astype(out.dtype)
-
-
-def _moves(primal: Operand, tangent: Any) -> bool:
-    return not isinstance(primal, MXArray) and not isinstance(tangent, SymbolicZero)
-
-
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _reverse_product(how: _How, lhs: Operand, rhs: Operand, init: Array | None) -> Array:
-    return _forward(how, lhs, rhs, init)
+    return linear.forward(how.order, how.target, lhs, rhs, init)
 
 
 def _reverse_forward(how: _How, lhs: Operand, rhs: Operand, init: Array | None) -> tuple:
-    return _forward(how, lhs, rhs, init), (lhs, rhs, init is not None)
+    # The function itself: a second derivative of ``forward`` would be a silent zero.
+    return _reverse_product(how, lhs, rhs, init), (lhs, rhs, init is not None)
 
 
 def _reverse_backward(how: _How, saved: tuple, cotangent: Array) -> tuple:

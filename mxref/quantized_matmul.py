@@ -66,7 +66,9 @@ def quantized_matmul(
       The bits of ``matmul`` of the quantized operands: test_forward_equals_matmul_of_quantized.
     Gradient:
       d/dx = mask(x) * (g @ w'^T) and d/dw = mask(w) * (x'^T @ g) with w', x' dequantized and mask
-      1 where abs(x) <= max * scale; never narrowed.  jvp and vjp, products in BACKEND order (D30).
+      1 where abs(x) <= max * scale; never narrowed.  jvp and vjp of any degree (the masks are
+      constants), products in BACKEND order (D30).  With ``backward`` jvp is JAX's TypeError about
+      custom_vjp, and the second derivative through a policy is a GradientError.
 
     Example:
       >>> quantized_matmul(jnp.ones((1, 32)), jnp.ones((32, 1)), "e4m3fn").tolist()
@@ -105,24 +107,25 @@ class _How:
     ste: str
     backward: reverse.Backward | None
 
-    def quantize(self, x: Array, w: Array) -> tuple[MXArray, MXArray]:
-        """Both operands, blocked along the contraction axis."""
-        a, b = self.left, self.right
-        return (
-            quantize(x, a.format, axis=-1, block=a.block, policy=self.policy),
-            quantize(w, b.format, axis=-2, block=b.block, policy=self.policy),
-        )
+    def quantize(self, x: Array, axis: int) -> MXArray:
+        """One operand, blocked along its contraction axis: -1 for x, -2 for w."""
+        side = self._side(axis)
+        return quantize(x, side.format, axis=axis, block=side.block, policy=self.policy)
 
-    def through(self, x: Array, side: reverse.Blocks, axis: int) -> Array:
+    def through(self, x: Array, axis: int) -> Array:
         """The fake-quantized operand, whose derivative is the straight-through estimator."""
+        side = self._side(axis)
         return fake_quantize(
             x, side.format, axis=axis, block=side.block, policy=self.policy, ste=self.ste
         )
 
+    def _side(self, axis: int) -> reverse.Blocks:
+        return self.left if axis == -1 else self.right
+
 
 @partial(jax.jit, static_argnums=0)
 def _forward(how: _How, x: Array, w: Array) -> Array:
-    return ordered.product(*how.quantize(x, w), how.order)
+    return ordered.product(how.quantize(x, -1), how.quantize(w, -2), how.order)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -132,17 +135,41 @@ def _product(how: _How, x: Array, w: Array) -> Array:
 
 @partial(_product.defjvp, symbolic_zeros=True)
 def _product_jvp(how: _How, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    x, w = primals
-    qx, qw = how.quantize(x, w)
+    # Differentiable functions throughout: a second derivative differentiates this rule.
+    values: list[Array] = []
+    moved: list[Array | None] = []
+    for axis, primal, tangent in zip((-1, -2), primals, tangents, strict=True):
+        if isinstance(tangent, SymbolicZero):
+            values.append(_values(how, axis, primal))
+            moved.append(None)
+        else:
+            value, change = jax.jvp(partial(_values, how, axis), (primal,), (tangent,))
+            values.append(value)
+            moved.append(change)
+    out = _product(how, *primals)
     terms = []
-    if not isinstance(tangents[0], SymbolicZero):
-        _, dx = jax.jvp(lambda v: how.through(v, how.left, -1), (x,), (tangents[0],))
-        terms.append(ordered.backend(dx.astype(jnp.float32), qw.dequantize()))
-    if not isinstance(tangents[1], SymbolicZero):
-        _, dw = jax.jvp(lambda v: how.through(v, how.right, -2), (w,), (tangents[1],))
-        terms.append(ordered.backend(qx.dequantize(), dw.astype(jnp.float32)))
-    out = _forward(how, x, w)
+    if moved[0] is not None:
+        terms.append(ordered.backend(moved[0], values[1]))
+    if moved[1] is not None:
+        terms.append(ordered.backend(values[0], moved[1]))
     return out, sum(terms[1:], terms[0]) if terms else jnp.zeros_like(out)
+
+
+def _values(how: _How, axis: int, x: Array) -> Array:
+    """A quantized operand in float32, with the straight-through derivative."""
+    return how.through(x, axis) if x.dtype == jnp.float32 else _widened(how, axis, x)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _widened(how: _How, axis: int, x: Array) -> Array:
+    # Not fake_quantize, which rounds to the narrow dtype: float16 has no room for every scale.
+    return how.quantize(x, axis).dequantize()
+
+
+@_widened.defjvp
+def _widened_jvp(how: _How, axis: int, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    _, tangent = jax.jvp(lambda v: how.through(v, axis), primals, tangents)
+    return _widened(how, axis, *primals), tangent.astype(jnp.float32)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -151,7 +178,8 @@ def _reverse_product(how: _How, x: Array, w: Array) -> Array:
 
 
 def _reverse_forward(how: _How, x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
-    return _forward(how, x, w), (x, w)
+    # The function itself: a second derivative of ``_forward`` would be a silent zero.
+    return _reverse_product(how, x, w), (x, w)
 
 
 def _reverse_backward(
@@ -160,16 +188,15 @@ def _reverse_backward(
     x, w = saved
     assert how.backward is not None
     if how.backward.policy is None:
-        qx, qw = how.quantize(x, w)
-        factors = (qx.dequantize(), qw.dequantize())
+        factors = (_values(how, -1, x), _values(how, -2, w))
     else:
         # Each reverse product has its own blocks, made from the values before quantization.
         factors = (x.astype(jnp.float32), w.astype(jnp.float32))
     to_x, to_w = reverse.pull(cotangent, *factors, how.backward, how.left, how.right)
     assert to_x is not None
     assert to_w is not None
-    _, pull_x = jax.vjp(lambda v: how.through(v, how.left, -1), x)
-    _, pull_w = jax.vjp(lambda v: how.through(v, how.right, -2), w)
+    _, pull_x = jax.vjp(lambda v: how.through(v, -1), x)
+    _, pull_w = jax.vjp(lambda v: how.through(v, -2), w)
     return pull_x(to_x.astype(x.dtype))[0], pull_w(to_w.astype(w.dtype))[0]
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from jaxtyping import Array, Float
 
 from mxref.block import quantize
-from mxref.dot import ordered
+from mxref.dot import linear, ordered
 from mxref.errors import PolicyError
-from mxref.formats import FormatSpec
+from mxref.formats import FP32, FormatSpec
 from mxref.policy import BACKEND, POLICIES, Accumulate, NumericPolicy, Order
 from mxref.policy import order as resolve_order
 from mxref.policy import policy as resolve_policy
@@ -73,7 +73,7 @@ def pull(
 
     def multiply(a: Array, b: Array) -> Array:
         if how.policy is None:
-            return ordered.product(a, b, how.order)
+            return linear.product(how.order, FP32, a, b, None)
         assert left is not None
         assert right is not None
         qa = quantize(a, left.format, axis=-1, block=left.block, policy=how.policy)

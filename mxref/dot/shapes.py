@@ -34,7 +34,7 @@ def operand(name: str, value: object) -> Operand:
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ShapeError(name, dtype, "an MXArray or a float array")
     if dtype == np.float64:
-        raise FormatError(dtype, f"cast {name} to float32 first")
+        raise FormatError(dtype, f"cast {name} to float32 first: {name}.astype(jnp.float32)")
     if resolve_format(dtype).special is Special.SCALE:
         raise FormatError(dtype, f"{name} must hold elements, not scales")
     return jnp.asarray(value)

@@ -116,7 +116,7 @@ def check(rng, lf, rf, policy, order, regime, *, finite, start, k=80, m=4, n=4, 
         (E4M3FN, E4M3FN, NEURON_2_24),
         (E2M1FN, E2M1FN, OCP),
         (E5M2, E5M2, OCP),
-        (E5M2, E5M2, NEURON_2_24),
+        pytest.param(E5M2, E5M2, NEURON_2_24, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -303,7 +303,9 @@ def _units(v):
     return int(n) | (0x80000000 if v < 0 else 0)
 
 
-@pytest.mark.parametrize("length", [1, 32, 33, 100])
+@pytest.mark.parametrize(
+    "length", [1, 33, *(pytest.param(n, marks=pytest.mark.slow) for n in (32, 100))]
+)
 def test_split_sum_against_integers(length):
     # Cancellation and sticky ties: large terms that cancel, and a small one that decides.
     rng = np.random.default_rng(length)
@@ -476,7 +478,7 @@ def test_blocks_of_zeros_do_not_close_the_fast_road():
         assert fast[0, 0] == slow[0, 0] == 0x3F800000
 
 
-@pytest.mark.parametrize("fmt", [E5M2, E4M3_IEEE], ids=str)
+@pytest.mark.parametrize("fmt", [E5M2, pytest.param(E4M3_IEEE, marks=pytest.mark.slow)], ids=str)
 def test_inf_minus_inf_and_inf_times_zero_are_the_canonical_nan(fmt):
     """Processors make a negative NaN here; D23c wants 0x7FC00000 on both roads."""
     one = np.full((1, 1), 127, np.uint8)
@@ -495,7 +497,7 @@ def test_inf_minus_inf_and_inf_times_zero_are_the_canonical_nan(fmt):
                 assert fast[0, 0] == slow[0, 0] == 0x7FC00000
 
 
-@pytest.mark.parametrize("k", [3, 9, 40])
+@pytest.mark.parametrize("k", [3, pytest.param(9, marks=pytest.mark.slow), 40])
 def test_negative_zero(k):
     """-0 stays -0 when only -0 is added, padding included; an exact block sum of zero is +0."""
     a, b = np.full((1, k), 0x80, np.uint8), np.zeros((k, 1), np.uint8)
@@ -530,6 +532,14 @@ def test_block_sums_are_exact():
             a.tolist(), one.tolist(), a.T.tolist(), one.T.tolist(), fmt, fmt, OCP, order
         )
         assert_bits_equal(np.asarray(got), np.array(want, np.uint32).view(np.float32))
+
+
+def test_the_start_has_a_derivative():
+    a, one = np.full((2, 32), 0x38, np.uint8), np.full((2, 1), 127, np.uint8)
+    how = {"lhs_format": E4M3FN, "rhs_format": E4M3FN, "policy": OCP, "order": BLOCK}
+    start = jnp.array([[1.0, 2.0], [-3.0, 4.0]], jnp.float32)
+    grad = jax.grad(lambda c: (dot_codes(a, one, a.T, one.T, start=c, **how) ** 2).sum())(start)
+    assert_bits_equal(np.asarray(grad), np.asarray(2 * (start + 32)))
 
 
 # --- refusals -----------------------------------------------------------------------------------

@@ -76,7 +76,9 @@ def test_one_tile_of_one_lane_is_sequential():
     np.testing.assert_array_equal(got, bits(E4M3FN, SEQUENTIAL, data))
 
 
-@pytest.mark.parametrize("fmt", [E4M3FN, E2M1FN, E5M2], ids=str)
+@pytest.mark.parametrize(
+    "fmt", [E4M3FN, *(pytest.param(f, marks=pytest.mark.slow) for f in (E2M1FN, E5M2))], ids=str
+)
 def test_walking_k_backwards_differs(fmt):
     data = spread_operands(fmt)
     for which in (SEQUENTIAL, SYSTOLIC_MX):

@@ -23,7 +23,8 @@ class Done:
 
 @pytest.fixture
 def room(tmp_path, monkeypatch) -> Path:
-    """An empty working directory."""
+    """An empty working directory, and a terminal of no particular width."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

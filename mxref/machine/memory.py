@@ -14,6 +14,7 @@ from jaxtyping import Bool, UInt8
 
 from hardware import Arch, Space
 from mxref.errors import ExecutionError, UninitialisedError
+from mxref.program import arrays
 
 from . import state as _state
 from .state import State, Uninitialised
@@ -153,16 +154,17 @@ class Memory:
             self.changes.append(Window(partition_mask(partitions), columns.start, columns.stop))
 
     def publish(self, **rest: Any) -> State:
-        """Return the State that the run produced."""
-        arrays = (
-            self._bytes[Space.SBUF],
-            self._bytes[Space.PSUM],
-            self._written[Space.SBUF],
-            self._written[Space.PSUM],
-        )
-        for array in arrays:
-            array.setflags(write=False)
-        return State(*arrays, arch=self._base.arch, **rest)
+        """Return the State that the run produced.
+
+        Its arrays are read-only.  The given State's are left as they are: those that nobody can
+        write to are shared, and the others copied.
+        """
+        held = [
+            array.copy() if space not in self._owned and array.flags.writeable else array
+            for table in (self._bytes, self._written)
+            for space, array in table.items()
+        ]
+        return State(*map(arrays.frozen, held), arch=self._base.arch, **rest)
 
 
 def _take(memory: np.ndarray, partitions: Any, columns: Any) -> np.ndarray:

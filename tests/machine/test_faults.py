@@ -205,6 +205,19 @@ def test_a_program_brings_its_own_policy_and_order(pair) -> None:
     assert mine.outputs == {}
 
 
+@pytest.mark.parametrize("n", [0, 4])
+def test_a_run_leaves_the_callers_arrays_writeable(pair, n) -> None:
+    state = pair.state
+    after = run(pair.bundles[:n], state)
+    given = jax.tree.leaves(state)
+    assert all(array.flags.writeable for array in given)
+    for array, result in zip(given, jax.tree.leaves(after), strict=True):
+        assert not result.flags.writeable
+        assert not np.shares_memory(array, result)
+    again = run(pair.bundles[:n], after)
+    assert again.sbuf is after.sbuf
+
+
 def test_trace_tells_what_each_bundle_did(pair) -> None:
     state = run(pair.bundles[:2], pair.state, trace=True)
     assert [str(step) for step in state.trace] == [
@@ -221,9 +234,12 @@ def test_the_given_state_is_never_written(pair) -> None:
     after = run(pair.bundles, state)
     assert jax.tree.all(jax.tree.map(np.array_equal, state, before))
     assert np.asarray(after.psum_written).sum() == M * N * 4
-    assert after.sbuf is state.sbuf
+    assert np.array_equal(after.sbuf, state.sbuf)
 
 
 def test_an_empty_program_does_nothing(pair) -> None:
     for program in (b"", []):
-        assert run(program, pair.state).psum is pair.state.psum
+        state = pair.state
+        after = run(program, state)
+        assert jax.tree.all(jax.tree.map(np.array_equal, after, state))
+        assert run(program, after).psum is after.psum

@@ -49,11 +49,15 @@ _LOOKED_AT = 1 << 20
 
 
 def as_array(x: object, name: str) -> Array | np.ndarray:
-    """Return arrays as they are and lists and numbers as numpy arrays.
+    """Return arrays in this machine's byte order, and lists and numbers as numpy arrays.
+
+    Everything behind this works on bit patterns, which a foreign byte order would scramble.
 
     Raises:
       ShapeError: when lists make no array.
     """
+    if isinstance(x, np.ndarray) and not x.dtype.isnative:
+        return x.astype(x.dtype.newbyteorder("="))
     if isinstance(x, jax.Array | np.ndarray):
         return x
     try:

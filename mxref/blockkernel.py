@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array, Float32, Int32, UInt8
 
 from mxref.bits import INF_BITS, MAGNITUDE, NAN_BITS, float32_bits, from_bits, widen_bits
-from mxref.blockshape import BlockShape, block_extents, element_format
+from mxref.blockshape import BlockShape, block_extents, element_format, working_extents
 from mxref.formats import BF16, FP32, FormatSpec
 from mxref.narrow import magic_round, narrow_bits
 from mxref.policy import NanElement, NonFinite, NumericPolicy, Rounding, ScaleCodes, ScaleRule
@@ -46,7 +46,7 @@ def quantize_body(x: Array, how: Blocking) -> tuple[UInt8[Array, "..."], UInt8[A
       None; see :func:`quantize`.
     """
     spec, policy = how.format, how.policy
-    extents = block_extents(x.ndim, how.axis, how.block)
+    extents = working_extents(x.shape, how.axis, how.block)
     if _is_rows(x, extents):
         # One row a block: the kernels of a two-dimensional array are the fastest.
         codes, scales = quantize_body(x.reshape(-1, extents[-1]), how)
@@ -202,7 +202,7 @@ def dequantize_body(codes: Array, scales: Array, how: Blocking, target: FormatSp
     Gradient:
       None; codes are integers.
     """
-    extents = block_extents(codes.ndim, how.axis, how.block)
+    extents = working_extents(codes.shape, how.axis, how.block)
     blocked, within = split(codes, extents)
     scale = jnp.expand_dims(scales, within)
     bits = scale_bits(widen_bits(blocked, how.format), scale, how.policy.scale_codes)

@@ -51,6 +51,25 @@ def block_extents(ndim: int, axis: int, block: int | BlockShape) -> dict[int, in
     return {axis if axis < 0 else axis - ndim: length}
 
 
+def working_extents(shape: Sequence[int], axis: int, block: int | BlockShape) -> dict[int, int]:
+    """Block length per blocked axis, none longer than its axis.
+
+    The padding of a partial block is virtual (D23g): a block beyond the end of its axis holds the
+    same elements as one that ends there, and a kernel need not lay the rest out.
+    """
+    found = block_extents(len(shape), axis, block)
+    return {where: max(1, min(length, shape[where])) for where, length in found.items()}
+
+
+def block_length(value: object, option: str = "block") -> int:
+    """A block length along one axis, as a Python integer.
+
+    Raises:
+      PolicyError: when it is no positive integer.
+    """
+    return _positive(option, value)
+
+
 def scales_shape(shape: Sequence[int], axis: int, block: int | BlockShape) -> tuple[int, ...]:
     """Shape of the scales: every blocked axis divided by its block length, rounded up."""
     out = list(shape)

@@ -20,7 +20,7 @@ from mxref.blockkernel import (
     split,
     unsplit,
 )
-from mxref.blockshape import BlockShape, block_extents
+from mxref.blockshape import BlockShape, working_extents
 from mxref.errors import FormatError, PolicyError
 from mxref.formats import FP32, format
 from mxref.policy import OCP, NumericPolicy
@@ -121,7 +121,7 @@ def in_range(
 @partial(jax.jit, static_argnums=1)
 def _in_range(x: Array, how: Blocking) -> Bool[Array, "..."]:
     _, scales = quantize_body(x, how)
-    extents = block_extents(x.ndim, how.axis, how.block)
+    extents = working_extents(x.shape, how.axis, how.block)
     largest = jnp.float32(how.format.max)
     bound = scale_bits(float32_bits(largest), scales, how.policy.scale_codes)
     # An infinite bound admits every finite x; a NaN bound admits nothing.

@@ -272,6 +272,9 @@ def order(spec: Accumulate | str) -> Accumulate:
         return ORDERS[text]
     if text.startswith("SYSTOLIC(") and text.endswith(")"):
         parts = text[len("SYSTOLIC(") : -1].split(",")
-        if len(parts) == 2 and all(p.strip().isdigit() for p in parts):
+        # isdecimal alone takes other scripts' digits, and int() refuses very long numbers.
+        if len(parts) == 2 and all(
+            p.strip().isascii() and p.strip().isdecimal() and len(p) < 12 for p in parts
+        ):
             return SYSTOLIC(int(parts[0]), int(parts[1]))
     raise PolicyError("accumulate", spec, ", ".join(ORDERS) + ", SYSTOLIC(lanes, tile_k)")

@@ -12,7 +12,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from mxref.block import quantize
-from mxref.blockshape import element_format
+from mxref.blockshape import block_length, element_format
 from mxref.dot import backward as reverse
 from mxref.dot import ordered, shapes
 from mxref.errors import PolicyError, ShapeError
@@ -59,7 +59,7 @@ def quantized_matmul(
 
     Raises:
       FormatError: when a format cannot be an element, or an operand is float64.
-      PolicyError: when an option is unknown.
+      PolicyError: when an option is unknown, or the block is no positive integer.
       ShapeError: when shapes disagree.
 
     Exactness:
@@ -82,9 +82,10 @@ def quantized_matmul(
     sides = shapes.operand("x", x), shapes.operand("w", w)
     left = element_format(fmt)
     right = left if rhs_fmt is None else element_format(rhs_fmt)
+    length = block_length(block)
     how = _How(
-        reverse.Blocks(left, block),
-        reverse.Blocks(right, block),
+        reverse.Blocks(left, length),
+        reverse.Blocks(right, length),
         resolve_policy(policy),
         resolve_order(accumulate),
         ste,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -88,6 +89,8 @@ def dot_codes(
         raise ShapeError("K", (k, k2), "equal and at least 1", "lhs is [M, K], rhs [K, N]")
     if plan.order.order is Order.BACKEND:
         raise PolicyError("order", plan.order, "an order with a definition")
+    # The padding of a block that reaches behind the end is virtual (D23g).
+    plan = replace(plan, lhs_block=min(k, left), rhs_block=min(k, right))
     scales = []
     for name, given, fmt, size, other in (
         ("lhs_scales", lhs_scales, plan.lhs_format, left, m),

@@ -64,7 +64,9 @@ def product(
         out = backend(values(lhs), values(rhs))
         return out if init is None else out + init
     left, right = _data(lhs), _data(rhs)
-    plan = kernel.Plan(left[2], right[2], common_policy(lhs, rhs), order, _block(lhs), _block(rhs))
+    k = lhs.shape[-1]
+    blocks = (min(k, _block(lhs)), min(k, _block(rhs)))  # padding behind the end is virtual (D23g)
+    plan = kernel.Plan(left[2], right[2], common_policy(lhs, rhs), order, *blocks)
     start = init if order.order is Order.C_FIRST else None
     run: Any = partial(kernel.run, plan)
     if lhs.ndim == 3:

@@ -30,6 +30,8 @@ def operand(name: str, value: object) -> Operand:
         value = np.asarray(value)
         if value.dtype.kind in "fiu":
             value = value.astype(np.float32)
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:
+        value = value.astype(value.dtype.newbyteorder("="))
     dtype = value.dtype  # type: ignore[attr-defined]
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ShapeError(name, dtype, "an MXArray or a float array")

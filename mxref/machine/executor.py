@@ -59,7 +59,7 @@ def run(
       LegalityError: with every violation, when ``check`` finds any.
       ExecutionError: when the state cannot give what a bundle asks for.
       Unmodelled: when a bundle uses something whose arithmetic no source gives (D24).
-      PolicyError: when policy or order cannot be had.
+      PolicyError: when policy or order cannot be had, or ``state`` or ``inputs`` is no such thing.
       ProgramError: when ``program`` is none of the above.
 
     Exactness:
@@ -74,6 +74,10 @@ def run(
     ):
         if value not in get_args(kind):
             raise PolicyError(name, value, ", ".join(get_args(kind)))
+    if state is not None and not isinstance(state, State):
+        raise PolicyError("state", type(state).__name__, "a State, or None")
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise PolicyError("inputs", type(inputs).__name__, "a mapping from names to operands")
     arch = Arch.parse(arch)
     program = _program(program)
     whole = program if isinstance(program, Program) else None

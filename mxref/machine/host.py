@@ -82,7 +82,7 @@ def prepare(program: Program, inputs: Mapping[str, object]) -> dict[str, Operand
     unknown = inputs.keys() - program.inputs.keys()
     if unknown:
         known = ", ".join(program.inputs) or "no inputs"
-        raise PolicyError("inputs", ", ".join(sorted(unknown)), known)
+        raise PolicyError("inputs", ", ".join(sorted(map(str, unknown))), known)
     operands: dict[str, Operand] = {}
     for name, item in program.inputs.items():
         if name in inputs:

@@ -117,7 +117,7 @@ class State:
         """
         space = space_of(space)
         value = np.asarray(array)
-        if value.dtype.hasobject or value.ndim not in (1, 2):
+        if value.dtype.hasobject or value.ndim not in (1, 2) or value.nbytes == 0:
             raise ShapeError("array", f"{value.dtype}{list(value.shape)}", "[P, n] numbers")
         raw = arrays.to_bytes(value.reshape(-1, value.shape[-1]))
         memory, written = (a.copy() for a in self._pair(space))

@@ -11,7 +11,13 @@ import pytest
 import encoding
 from encoding import Addr4, DecodeError, LegalityError, MxPattern, QuantizeMx, Tensor3D
 from hardware import Arch
-from mxref.errors import ExecutionError, PolicyError, UninitialisedError, Unmodelled
+from mxref.errors import (
+    ExecutionError,
+    PolicyError,
+    ProgramError,
+    UninitialisedError,
+    Unmodelled,
+)
 from mxref.machine import State, run
 from mxref.policy import BACKEND, OCP, SYSTOLIC
 from mxref.program import Program, Segment
@@ -194,6 +200,18 @@ def test_options_are_checked(pair) -> None:
         options = {"state": pair.state} | options
         with pytest.raises(PolicyError):
             run(pair.bundles, **options)
+
+
+def test_arguments_of_another_kind_are_refused(pair) -> None:
+    program = Program(Arch.MARIANA, OCP, SYSTOLIC(4, 128), ())
+    with pytest.raises(PolicyError, match="inputs=1, x: allowed no inputs"):
+        run(program, inputs={"x": 0, 1: 0})
+    with pytest.raises(PolicyError, match="inputs=list"):
+        run(program, inputs=["x"])
+    with pytest.raises(PolicyError, match="state=str"):
+        run(b"", state="x")
+    with pytest.raises(ProgramError, match="NoneType"):
+        run(None)
 
 
 def test_a_program_brings_its_own_policy_and_order(pair) -> None:

@@ -80,6 +80,9 @@ def test_addresses_and_arguments_are_checked() -> None:
         EMPTY.write("sbuf", 0, 0, np.zeros((1, 1, 1), np.uint8))
     with pytest.raises(ShapeError):
         EMPTY.write("sbuf", 0, 0, np.array([[object()]]))
+    for shape in ((2, 0), (0, 4), (0,)):
+        with pytest.raises(ShapeError):
+            EMPTY.write("sbuf", 0, 0, np.zeros(shape, np.uint8))
     with pytest.raises(ShapeError, match="float64"):
         EMPTY.read("sbuf", 0, 0, (1, 1), "float64")
     with pytest.raises(ShapeError):

@@ -17,6 +17,7 @@ from encoding import MatmultMx
 from hardware import AccumulateFlag, Space
 from hardware.memory import PSUM_BANK_BYTES
 from hardware.pe import ZERO_REGION_BANKS
+from mxref.errors import ExecutionError
 from mxref.formats import FormatSpec
 from mxref.program.arrays import NAN_BITS
 
@@ -80,7 +81,7 @@ def destination(memory: Memory, bundle: MatmultMx, index: int) -> Destination:
 
     Raises:
       ExecutionError: when it leaves the populated banks, or has another number of elements than the
-        moving operand has containers.
+        moving operand has containers, or has no rows, or the zero region is none.
     """
     where = Where(index, "dst")
     fmt = format_of(RESULT_FORMATS, bundle.out_dtype, Where(index, "out_dtype"))
@@ -92,6 +93,12 @@ def destination(memory: Memory, bundle: MatmultMx, index: int) -> Destination:
     size = fmt.bits // 8
     low, high = (offset + size * end for end in dst.span())
     rows = bundle.num_active_cols
+    if rows <= 0:
+        raise ExecutionError(index, "num_active_cols", f"{rows} columns, allowed 1 and above")
+    if bundle.psum_zero_region not in range(len(ZERO_REGION_BANKS)):
+        allowed = f"allowed 0..{len(ZERO_REGION_BANKS) - 1}"
+        reason = f"{bundle.psum_zero_region:#x} is no zero region, {allowed}"
+        raise ExecutionError(index, "psum_zero_region", reason)
     memory.check(Space.PSUM, where, partition, rows, low, high + size)
     return Destination(partition, rows, fmt, offset + walk(dst, size))
 

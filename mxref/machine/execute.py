@@ -20,6 +20,7 @@ from .accumulate import ZeroScope, accumulate, destination
 from .latches import Latches, lane_group
 from .memory import Memory, Where
 from .operands import (
+    BLOCK_ROWS,
     MX_FORMATS,
     SOURCE_FORMATS,
     Packed,
@@ -27,6 +28,7 @@ from .operands import (
     fetch,
     format_of,
     locate,
+    packed_rows,
     place,
     store,
     tensor_slot,
@@ -36,7 +38,7 @@ from .product import Kept, Product, right_side
 from .state import TraceStep
 
 #: Partitions x free elements that share a scale, and its array form (D22).
-BLOCK = BlockShape(8, layout.LANES)
+BLOCK = BlockShape(BLOCK_ROWS, layout.LANES)
 
 
 @dataclass
@@ -81,8 +83,9 @@ class Machine:
         """LdWeightMx: fill the latches of a row group."""
         where = Where(index, "src")
         fmt = format_of(MX_FORMATS, bundle.dtype, Where(index, "dtype"))
-        at = place(self.memory, bundle.src, fmt, bundle.num_active_rows, where)
-        group = lane_group(bundle.row_group, bundle.num_active_rows, at.partition, index)
+        rows = packed_rows(bundle.num_active_rows, Where(index, "num_active_rows"))
+        at = place(self.memory, bundle.src, fmt, rows, where)
+        group = lane_group(bundle.row_group, rows, at.partition, index)
         if at.containers != bundle.num_active_cols:
             # "MX-Matmul Legality Contract & Dequant", code 236: columns are output partitions.
             reason = f"{bundle.num_active_cols} columns, but {at.containers} containers are read"
@@ -97,8 +100,9 @@ class Machine:
         """MatmultMx: add the product of the latched and the moving operand into PSUM."""
         where = Where(index, "src")
         fmt = format_of(MX_FORMATS, bundle.dtype, Where(index, "dtype"))
-        at = place(self.memory, bundle.src, fmt, bundle.num_active_rows, where)
-        group = lane_group(bundle.row_group, bundle.num_active_rows, at.partition, index)
+        rows = packed_rows(bundle.num_active_rows, Where(index, "num_active_rows"))
+        at = place(self.memory, bundle.src, fmt, rows, where)
+        group = lane_group(bundle.row_group, rows, at.partition, index)
         columns = bundle.num_active_cols
         left = self.latches.use(group, columns, Where(index, "row_group"))
         dst = destination(self.memory, bundle, index)
@@ -119,7 +123,7 @@ class Machine:
         where = Where(index, "src")
         source = format_of(SOURCE_FORMATS, bundle.src_dtype, Where(index, "src_dtype"))
         target = format_of(MX_FORMATS, bundle.dst_dtype, Where(index, "dst_dtype"))
-        rows = bundle.num_active_channels
+        rows = packed_rows(bundle.num_active_channels, Where(index, "num_active_channels"))
         src = tensor_slot(bundle.src, where)
         partition, offset = locate(src.start, Space.SBUF, where)
         at = place(self.memory, bundle.dst, target, rows, Where(index, "dst"))

@@ -20,6 +20,8 @@ from mxref.program import layout
 
 from .memory import Memory, Where, Window, partition_mask
 
+#: Partitions that share a scale (D22).
+BLOCK_ROWS = 8
 #: Wire tags in MX bundles; the wire cannot tell E4M3FN from the IEEE-like E4M3 (D18).
 MX_FORMATS: dict[int, FormatSpec] = {
     WireDtype.FP8_EXP4: E4M3FN,
@@ -86,6 +88,17 @@ def tensor_slot(operand: Tensor3D | Indirect16, where: Where) -> Tensor3D:
 
 def _gather(index: Addr4) -> str:
     return f"a gather with index vector {index.word:#010x} is not executed yet"
+
+
+def packed_rows(rows: int, where: Where) -> int:
+    """Return a number of partitions that have scale rows: eight to a row.
+
+    Raises:
+      ExecutionError: for any other number.
+    """
+    if rows <= 0 or rows % BLOCK_ROWS:
+        raise where.error(f"{rows} partitions are not whole blocks of {BLOCK_ROWS}")
+    return rows
 
 
 @dataclass(frozen=True)

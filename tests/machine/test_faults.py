@@ -49,6 +49,11 @@ FAULTS = [
     (3, "dst.start", Addr4.register(3), Unmodelled, "dst.start"),
     (2, "src.data", Addr4(0x40000000), Unmodelled, "src.data"),
     (3, "dst.num0", N + 1, ExecutionError, "dst"),
+    (3, "dst.num0", 0, ExecutionError, "dst"),
+    (2, "num_active_rows", 0, ExecutionError, "num_active_rows"),
+    (3, "num_active_rows", 4, ExecutionError, "num_active_rows"),
+    (3, "num_active_cols", 0, ExecutionError, "num_active_cols"),
+    (3, "psum_zero_region", 255, ExecutionError, "psum_zero_region"),
     (2, "src.extent", 4 * M + 4, ExecutionError, "num_active_cols"),
     (2, "src.extent", 4 * M + 1, ExecutionError, "src.extent"),
     (3, "num_active_cols", M + 2, ExecutionError, "row_group"),
@@ -128,6 +133,19 @@ def test_quantize_must_fit(bench) -> None:
     ):
         with pytest.raises(error):
             run([changed(good, path, value)], bench.state, check=False, uninitialised="raise")
+
+
+@pytest.mark.parametrize("channels", [0, 4, 36])
+def test_channels_of_quantize_are_whole_blocks(channels) -> None:
+    bundle = QuantizeMx(
+        src=Tensor3D(Addr4.sbuf(0, 0), 1, 1, 1, 24, 1, 1),
+        num_active_channels=channels,
+        src_dtype=0x07,
+        dst_dtype=0x0E,
+        dst=MxPattern(Addr4.sbuf(0, 0x100), Addr4.scale(0, 0x200), 24, 1, 0),
+    )
+    with pytest.raises(ExecutionError, match=f"num_active_channels: {channels} partitions"):
+        run([bundle], check=False, uninitialised="zero")
 
 
 def test_unmodelled_result_types(pair) -> None:

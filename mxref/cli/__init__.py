@@ -1,12 +1,15 @@
 """The ``mxref`` command: a thin shell over the library.
 
 Commands are imported when they are named, so that a damaged one cannot take the others along.
-Exit codes: 0 done, 1 a check or comparison failed, 2 wrong use or bad input.
+Exit codes: 0 done, 1 a check or comparison failed, 2 wrong use or bad input, 141 (as a pipe's
+signal) the reader of the output left before its end.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -27,6 +30,7 @@ _COMMANDS = {
     "run": "machine",
     "selftest": "selftest",
 }
+_READER_LEFT = 141
 _SHORT = {
     "demo": "The main job on a real tensor: quantize, emit, run the bytes, compare.",
     "matmul": "X @ W in block-scaled arithmetic, bit for bit.",
@@ -62,8 +66,20 @@ class _Commands(click.Group):
         """Run; with ``standalone_mode`` turn every expected error into its exit code."""
         if not standalone_mode:
             return super().main(*args, standalone_mode=False, **kwargs)
+        if sys.stdout is None:
+            _complain("standard output is closed")
+            sys.exit(2)
         try:
             result = super().main(*args, standalone_mode=False, **kwargs)
+            sys.stdout.flush()
+        except (SystemExit, BrokenPipeError):
+            # click and rich exit here, and only here, when the output's reader has left.
+            _drop_output()
+            sys.exit(_READER_LEFT)
+        except OSError as error:
+            _drop_output()
+            _complain(f"{error.filename or 'cannot write'}: {error.strerror or error}")
+            sys.exit(2)
         except click.ClickException as error:
             _complain(error.format_message())
             sys.exit(2)
@@ -74,6 +90,12 @@ class _Commands(click.Group):
             _complain("interrupted")
             sys.exit(130)
         sys.exit(result if isinstance(result, int) else 0)
+
+
+def _drop_output() -> None:
+    """Let what standard output still holds go nowhere, so that the last flush cannot fail."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str) -> None:
@@ -99,6 +121,10 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
 )  # fmt: skip
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Bit-exact low-precision matrix arithmetic, from the wire format up."""
+    """Bit-exact low-precision matrix arithmetic, from the wire format up.
+
+    Exit codes: 0 done, 1 a check or comparison failed, 2 wrong use or bad input, 141 the reader of
+    the output left early.
+    """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

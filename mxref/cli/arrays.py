@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import lzma
+import os
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import TypeGuard
 import ml_dtypes
 import numpy as np
 
-from mxref.cli.output import InputError, write_file
+from mxref.cli.output import InputError, require_file, write_file
 
 FLOATS: dict[str, np.dtype] = {
     "float64": np.dtype(np.float64),
@@ -18,7 +21,12 @@ FLOATS: dict[str, np.dtype] = {
     "float16": np.dtype(np.float16),
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }
-_DAMAGE = (ValueError, EOFError, KeyError, OSError, zipfile.BadZipFile, zlib.error, SyntaxError)
+#: What numpy and zipfile raise for files that are no array files; headers go through a parser.
+_DAMAGE = (
+    ValueError, EOFError, LookupError, OSError, SyntaxError, TypeError, AttributeError,
+    ArithmeticError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+    tokenize.TokenError,
+)  # fmt: skip
 
 
 def read_array(spec: str) -> np.ndarray:
@@ -28,8 +36,7 @@ def read_array(spec: str) -> np.ndarray:
       InputError: when the file is missing, damaged, holds objects, or lacks the array.
     """
     path, name = _split(spec)
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
+    require_file(path)
     if path.suffix not in (".npy", ".npz"):
         raise InputError(f"{path}: expected a .npy or .npz file")
     found = _load(path)
@@ -52,8 +59,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     Raises:
       InputError: when the file is missing, damaged or not a ``.npz`` file.
     """
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
+    require_file(path)
     found = _load(path)
     if isinstance(found, np.ndarray):
         raise InputError(f"{path}: expected a .npz file, this is a .npy file")
@@ -106,14 +112,14 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 def _split(spec: str) -> tuple[Path, str | None]:
     """Cut ``FILE.npz:NAME``; a path that exists as it stands is never cut."""
     path = Path(spec)
-    if not path.exists() and ".npz:" in spec:
+    if not os.path.exists(path) and ".npz:" in spec:
         file, name = spec.rsplit(".npz:", 1)
         return Path(file + ".npz"), name
     return path, None
 
 
 def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: is a directory")
     try:
         with path.open("rb") as file:

@@ -22,6 +22,7 @@ from mxref.cli.output import (
     console,
     count,
     order_text,
+    require_file,
     require_place,
     table,
 )
@@ -134,10 +135,17 @@ def run(
         if program is not None:
             arrays.save_arrays(out, outputs)
         else:
-            replace(done, trace=()).save(out)
+            _save_image(replace(done, trace=()), out)
         say.print(f"wrote {escape(str(out))}")
     if expect is not None and not _agrees(outputs if program else _image(done), wanted, nan):
         raise Differs
+
+
+def _save_image(state: State, path: Path) -> None:
+    try:
+        state.save(path)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
 
 
 def load_image(path: Path) -> State:
@@ -146,8 +154,7 @@ def load_image(path: Path) -> State:
     Raises:
       InputError: when it is missing, damaged or of another shape.
     """
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
+    require_file(path)
     try:
         return State.load(path)
     except OSError as error:

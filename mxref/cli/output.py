@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +16,7 @@ from rich.theme import Theme
 
 from mxref.fidelity import Fidelity
 from mxref.policy import ORDERS, Accumulate
+from mxref.program.arrays import whole_file
 
 _THEME = Theme(
     {
@@ -71,23 +71,27 @@ def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
     Raises:
       InputError: when the place cannot be written.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: is a directory")
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
+        with whole_file(path) as file:
             write(file)
-        # mkstemp makes private files; give the result the permissions any new file would have.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+
+
+def require_file(path: Path) -> None:
+    """Refuse a name that no file can be read from.
+
+    Raises:
+      InputError: when nothing is there, or the name cannot be looked up.
+    """
+    try:
+        os.stat(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
 def require_place(path: Path, *endings: str) -> None:
@@ -98,10 +102,16 @@ def require_place(path: Path, *endings: str) -> None:
     """
     if endings and path.suffix not in endings:
         raise InputError(f"{path}: expected a name that ends in {' or '.join(endings)}")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: is a directory")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise InputError(f"{path}: no such directory")
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
 
 
 def error_rows(rows: Table, error: Fidelity) -> None:

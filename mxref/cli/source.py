@@ -22,11 +22,20 @@ def read_bytes(source: str) -> bytes:
       InputError: when there is no such file or it cannot be read.
     """
     if source == "-":
-        return sys.stdin.buffer.read()
+        return _read_stdin()
     try:
         return Path(source).read_bytes()
     except OSError as error:
         raise InputError(f"{source}: {_reason(error)}") from error
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None:
+        raise InputError("-: standard input is closed")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise InputError(f"-: {_reason(error)}") from error
 
 
 def read_text(source: str) -> str:

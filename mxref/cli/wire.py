@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -209,7 +210,7 @@ def explain(what: tuple[str, ...], arch: Arch, index: int, everything: bool) -> 
     Exit 1 when the bundle breaks a wire rule.
     """
     joined = " ".join(what)
-    if len(what) == 1 and (joined == "-" or Path(joined).exists()):
+    if len(what) == 1 and (joined == "-" or os.path.exists(joined)):
         data = source.read_bundles(joined)
     elif len(what) == 1 and Path(joined).suffix:
         raise InputError(f"{joined}: no such file")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import math
 import os
 import zipfile
@@ -26,6 +27,12 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _HEADER = "header.npy"
 _MAX_HEADER = 1 << 20
 _MAX_OUTPUT = 1 << 31
+_MAX_AXES = 32
+#: What a damaged archive raises; bz2 has no error of its own but OSError.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, NotImplementedError, EOFError,
+    RuntimeError,
+)  # fmt: skip
 
 
 def save(state: State, path: str | os.PathLike[str]) -> None:
@@ -62,10 +69,11 @@ def load(path: str | os.PathLike[str]) -> State:
     Raises:
       ProgramError: when it is damaged, of another shape, or something else.
     """
+    data = Path(path).read_bytes()  # outside: its OSError says nothing about the contents
     try:
-        with zipfile.ZipFile(io.BytesIO(Path(path).read_bytes())) as archive:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return _load(archive)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
+    except _DAMAGE as error:
         raise ProgramError(str(path), f"not a memory image ({error})") from None
 
 
@@ -126,9 +134,11 @@ def _outputs(archive: zipfile.ZipFile, table: object) -> dict[str, np.ndarray]:
     for position, (name, row) in enumerate(table.items()):
         shape = row.get("shape") if isinstance(row, dict) else None
         dtype = row.get("dtype") if isinstance(row, dict) else None
-        if dtype not in arrays.DTYPES or not isinstance(shape, list):
+        if not isinstance(dtype, str) or dtype not in arrays.DTYPES or not isinstance(shape, list):
             raise ProgramError(_HEADER, f"output {name!r} has no dtype or shape")
-        if not all(type(n) is int and 0 <= n < _MAX_OUTPUT for n in shape):
+        good = len(shape) <= _MAX_AXES and all(type(n) is int and n >= 0 for n in shape)
+        # An axis of length zero makes the product small, but numpy multiplies the others too.
+        if not good or math.prod(n or 1 for n in shape) >= _MAX_OUTPUT:
             raise ProgramError(_HEADER, f"output {name!r} has shape {shape}")
         outputs[name] = _member(archive, f"output{position}.npy", dtype, tuple(shape))
     return outputs

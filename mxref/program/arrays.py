@@ -9,9 +9,13 @@ from __future__ import annotations
 import io
 import math
 import os
+import stat
 import tempfile
+import tokenize
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import ml_dtypes
@@ -31,6 +35,12 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "int32": np.dtype("<i4"),
 }
 """Element types that a memory access or a program's output can name."""
+
+#: What numpy raises for a header that it cannot read: it goes through Python's own parser.
+_NO_HEADER = (
+    ValueError, SyntaxError, EOFError, TypeError, OverflowError, RecursionError, MemoryError,
+    tokenize.TokenError,
+)  # fmt: skip
 
 #: Canonical NaN patterns (D23c); a type without NaN is absent.
 NAN_BITS = {"float32": 0x7FC00000, "bfloat16": 0x7FC0, "float16": 0x7E00}
@@ -99,7 +109,7 @@ def read_npy(data: bytes, member: str, name: str, shape: tuple[int, ...]) -> np.
         if np.lib.format.read_magic(stream) != (1, 0):
             raise ProgramError(member, "not a version 1.0 npy file")
         found = np.lib.format.read_array_header_1_0(stream)
-    except (ValueError, SyntaxError, EOFError, TypeError) as error:
+    except _NO_HEADER as error:
         raise ProgramError(member, f"not an npy file ({error})") from None
     if found[0] != shape or found[1] or found[2] != stored:
         raise ProgramError(
@@ -125,11 +135,32 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a whole file or nothing: a temporary neighbour, then a rename."""
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    with whole_file(path) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a stream whose bytes become the file when the block ends, or never.
+
+    A symbolic link stays and its target is written.  A device or a pipe is written, not replaced.
+    """
+    try:
+        special = not stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        special = False
+    if special:
+        # Such a file may not seek, so everything is at hand before its first byte.
+        whole = io.BytesIO()
+        yield whole
+        with open(path, "wb") as stream:
+            stream.write(whole.getvalue())
+        return
+    target = Path(os.path.realpath(path))
+    handle, temporary = tempfile.mkstemp(prefix=".mxref.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+            yield stream
         # mkstemp makes private files; a result should have the permissions of any other new file.
         mask = os.umask(0)
         os.umask(mask)

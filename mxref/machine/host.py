@@ -126,12 +126,14 @@ def place_inputs(memory: Memory, segment: Segment, operands: dict[str, Operand])
             _place_scales(memory, write, part[:, columns], extra, where)
             continue
         first = write.k // layout.LANES
+        # The window is checked before padding makes an array of its size.
+        low = write.offset
+        high = low + write.columns * part.shape[2] * part.itemsize
+        memory.check(Space.SBUF, where, write.partition, write.rows, low, high)
         piece = part[first : first + write.rows, columns]
         if extra:
             piece = np.pad(piece, ((0, 0), (0, extra), (0, 0)))
         raw = np.ascontiguousarray(piece).reshape(write.rows, -1).view(np.uint8)
-        low, high = write.offset, write.offset + raw.shape[1]
-        memory.check(Space.SBUF, where, write.partition, write.rows, low, high)
         rows = slice(write.partition, write.partition + write.rows)
         memory.write(Space.SBUF, rows, slice(low, high), raw)
 
@@ -139,14 +141,14 @@ def place_inputs(memory: Memory, segment: Segment, operands: dict[str, Operand])
 def _place_scales(
     memory: Memory, write: HostWrite, scales: np.ndarray, extra: int, where: Where
 ) -> None:
+    rows = np.array(layout.scale_partitions(write.partition, write.rows))
+    low, high = write.offset, write.offset + write.columns
+    span = int(rows[-1] - rows[0]) + 1
+    memory.check(Space.SBUF, where, write.partition, span, low, high)
     first = write.k // layout.BLOCK
     piece = scales[first : first + write.rows // 8]
     if extra:
         piece = np.pad(piece, ((0, 0), (0, extra)), constant_values=layout.PAD_SCALE)
-    rows = np.array(layout.scale_partitions(write.partition, write.rows))
-    low, high = write.offset, write.offset + piece.shape[1]
-    span = int(rows[-1] - rows[0]) + 1
-    memory.check(Space.SBUF, where, write.partition, span, low, high)
     memory.write(Space.SBUF, rows[:, None], np.arange(low, high), piece)
 
 
@@ -167,11 +169,11 @@ class Outputs:
         for read in segment.reads:
             assert self._program is not None
             output = self._program.outputs[read.output]
+            piece = _read(memory, read, output.dtype)
             if read.output not in self._matrices:
                 dtype = arrays.DTYPES[output.dtype]
                 self._matrices[read.output] = np.zeros(output.matrix_shape, dtype)
             matrix = self._matrices[read.output]
-            piece = _read(memory, read, output.dtype)
             rows = min(len(piece), matrix.shape[0] - read.row)
             columns = slice(read.column, read.column + read.columns)
             matrix[read.row : read.row + rows, columns] = piece[:rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 import encoding
 from hardware import Arch, CapabilityError, Engine
-from mxref.errors import MxrefError, PolicyError, ProgramError, ShapeError
+from mxref.errors import ExecutionError, MxrefError, PolicyError, ProgramError, ShapeError
 from mxref.lower import lower_matmul, lower_quantize
 from mxref.machine import State, run
 from mxref.mxarray import MXArray
@@ -209,6 +210,23 @@ def test_records_check_themselves(program) -> None:
         Segment(bundles=b"x")
     with pytest.raises(ProgramError):
         program.with_bundles(b"")
+
+
+@pytest.mark.parametrize("part", ["values", "codes", "scales"])
+def test_a_host_write_is_bounded_before_anything_is_made(program, part, monkeypatch) -> None:
+    (old,) = program.segments
+    writes = [replace(w, columns=(1 << 31) - 1) if w.part == part else w for w in old.writes]
+    bad = replace(program, segments=(replace(old, writes=tuple(writes)),))
+    loaded = Program.from_bytes(bad.to_bytes())
+    pad = np.pad
+
+    def small(array, width, **options):
+        assert np.max([np.max(pair) for pair in width]) < 1 << 18
+        return pad(array, width, **options)
+
+    monkeypatch.setattr(np, "pad", small)
+    with pytest.raises(ExecutionError, match=f"write of .hs {part} at .* leave SBUF"):
+        run(loaded)
 
 
 def test_inputs_can_be_replaced(program) -> None:

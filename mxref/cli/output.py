@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -45,7 +46,8 @@ class Differs(click.exceptions.Exit):
 
 def console(*, stderr: bool = False) -> Console:
     """A console on the current stream (made late, so that tests may capture it)."""
-    stream = sys.stderr if stderr else sys.stdout
+    # A process started without standard error has none; what it would show is then lost.
+    stream = (sys.stderr or io.StringIO()) if stderr else sys.stdout
     # A pipe or a file has no width: tables then keep their natural one, so that lines stay whole.
     width = None if stream.isatty() or "COLUMNS" in os.environ else 200
     return Console(file=stream, theme=_THEME, highlight=False, width=width)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import mxref as mx
-from mxref.cli.output import InputError, write_file
+from mxref.cli.output import InputError, console, write_file
 from mxref.errors import ProgramError
 from mxref.program import arrays
 
@@ -164,6 +164,12 @@ def test_streams_that_end_early(room, words, code, said):
     script = f"{sys.executable} -m mxref {words}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_progress_without_standard_error_is_lost(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    with console(stderr=True).status("working"):
+        pass
 
 
 def test_help_names_the_exit_codes(call):

@@ -26,8 +26,9 @@ def main(files: list[str]) -> int:
     with tempfile.TemporaryDirectory() as place:
         report = Path(place) / "report.json"
         chosen = files or [str(HERE)]
-        code = pytest.main([*chosen, "-q", "-n", "0", "-m", "", "--no-header", "--benchmark-disable-gc",
-                            "--benchmark-quiet", f"--benchmark-json={report}"])  # fmt: skip
+        code = pytest.main([*chosen, "-q", "-n", "0", "-m", "", "--no-header",
+                            "--benchmark-disable-gc", "--benchmark-quiet",
+                            f"--benchmark-json={report}"])  # fmt: skip
         rows = json.loads(report.read_text())["benchmarks"] if report.stat().st_size else []
     table = Table(title=f"{platform.machine()}, jax {jax.__version__}", box=None, pad_edge=False)
     for name in ("Benchmark", "Median", "Beside its yardstick"):

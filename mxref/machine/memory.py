@@ -164,7 +164,8 @@ class Memory:
             for table in (self._bytes, self._written)
             for space, array in table.items()
         ]
-        return State(*map(arrays.frozen, held), arch=self._base.arch, **rest)
+        sbuf, psum, sbuf_written, psum_written = map(arrays.frozen, held)
+        return State(sbuf, psum, sbuf_written, psum_written, arch=self._base.arch, **rest)
 
 
 def _take(memory: np.ndarray, partitions: Any, columns: Any) -> np.ndarray:

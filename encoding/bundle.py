@@ -105,6 +105,7 @@ def encode(instruction: Bundle, arch: ArchLike = Arch.MARIANA) -> bytes:
       EncodeError: when ``instruction`` is not one, or its residue holds bits that are not reserved
         on this generation.
     """
+    # Callers outside a type checker pass anything.
     if not isinstance(instruction, Bundle) or not instruction.mnemonic:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise EncodeError("encode", "instruction", instruction, "an instruction record")
     if type(arch) is not Arch:

@@ -80,6 +80,7 @@ def _items(data: Any, found: list[Violation]) -> Sequence[Any]:
     if isinstance(data, Bundle):
         return [data]
     if isinstance(data, (list, tuple)):
+        # What the items are is judged one by one by the caller.
         return data  # pyright: ignore[reportUnknownVariableType]
     try:
         found_bytes = own_bytes(data)

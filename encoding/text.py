@@ -155,6 +155,7 @@ def parse_text(text: str) -> list[Bundle]:
 
 def _parsed(text: str) -> list[tuple[_Token, Bundle]]:
     """Return each instruction of assembly text with its first token."""
+    # Callers outside a type checker pass anything.
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise AssemblyError(1, 1, type(text).__name__, "text")
     return _Parser(_tokens(text)).program()

@@ -79,6 +79,7 @@ def record(
                 setattr(cls, name, row.default)
         cls.__annotations__ = annotations
         cls.__doc__ = with_fields(cls.__doc__ or "", rows)
+        # dataclass() looks the hook up by name; no static type of cls can show it.
         cls.__post_init__ = _validate  # type: ignore[attr-defined]
         made = dataclass(frozen=True, slots=True, kw_only=kw_only)(cls)
         enter(made, size, rows, partial)

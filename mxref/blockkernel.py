@@ -33,7 +33,7 @@ class Blocking(NamedTuple):
 def blocking(x: Any, fmt: object, axis: int, block: int | BlockShape, policy: object) -> Blocking:
     """Resolve names and check the axis against the array."""
     extents = block_extents(len(x.shape), axis, block)
-    resolved = resolve_policy(policy)  # type: ignore[arg-type]
+    resolved = resolve_policy(policy)
     return Blocking(element_format(fmt), max(extents), block, resolved)
 
 

@@ -106,6 +106,7 @@ _MAX_SCALE_CODE = 254  # 255 is the code of NaN
 def _scale_code(value: object) -> int:
     allowed = f"an integer 0..{_MAX_SCALE_CODE}"
     try:
+        # index() itself refuses what is no integer, whatever the annotation says.
         number = -1 if isinstance(value, bool) else index(value)  # pyright: ignore[reportArgumentType]
     except TypeError:
         number = -1
@@ -176,7 +177,7 @@ POLICIES: dict[str, NumericPolicy] = {p.name: p for p in (OCP, NVIDIA, NEURON_2_
 """The named profiles of D19."""
 
 
-def policy(spec: NumericPolicy | str) -> NumericPolicy:
+def policy(spec: object) -> NumericPolicy:
     """Resolve a profile name (any case) or pass a :class:`NumericPolicy` through.
 
     Raises:

@@ -50,7 +50,7 @@ def resolve(given: Given) -> Backward | None:
     if isinstance(given, tuple):
         chosen, order = resolve_policy(given[0]), resolve_order(given[1])
     elif isinstance(given, NumericPolicy) or str(given).upper() in POLICIES:
-        chosen = resolve_policy(given)  # type: ignore[arg-type]
+        chosen = resolve_policy(given)
     else:
         order = resolve_order(given)
     if order.order is Order.BLOCK and chosen is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,7 @@ from mxref.formats import format as resolve_format
 from mxref.mxarray import MXArray
 
 
-def operand(name: str, value: object) -> Operand:
+def operand(name: str, value: Any) -> Operand:
     """Take an MXArray as it is, an array of a float dtype of at most 32 bits, or numbers.
 
     Raises:
@@ -32,7 +33,7 @@ def operand(name: str, value: object) -> Operand:
             value = value.astype(np.float32)
     if isinstance(value, np.ndarray) and not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
-    dtype = value.dtype  # type: ignore[attr-defined]
+    dtype = value.dtype
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ShapeError(name, dtype, "an MXArray or a float array")
     if dtype == np.float64:

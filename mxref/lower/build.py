@@ -15,7 +15,7 @@ from hardware import Arch, WireDtype, geometry
 from mxref.formats import BF16, E2M1FN, E4M3FN, E5M2, FP16
 from mxref.program import HostRead, HostWrite, Segment
 from mxref.program.layout import LANES, KTile
-from mxref.program.parts import Input
+from mxref.program.parts import Input, Part
 
 #: Bytes at the end of every partition that the compiler keeps for itself
 #: ("SBUF / PSUM Bank Geometry", reservedSize), here rounded up to a container.
@@ -147,11 +147,11 @@ class Builder:
         )
         return tile
 
-    def _write(self, need: Need, part: str, partition: int, offset: int) -> None:
+    def _write(self, need: Need, part: Part, partition: int, offset: int) -> None:
         self._writes.append(
             HostWrite(
                 need.item.name,
-                part,  # type: ignore[arg-type]
+                part,
                 need.k.start,
                 need.k.partitions,
                 need.column,

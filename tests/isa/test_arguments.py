@@ -68,7 +68,7 @@ def test_another_tag_is_refused_with_the_members(given):
 
 def test_a_missing_address_is_told_how_to_make_one():
     with pytest.raises(e.EncodeError, match=r"an Addr4, made by Addr4\.sbuf, Addr4\.psum"):
-        e.Tensor3D(start=0)  # pyright: ignore
+        e.Tensor3D(start=0)  # pyright: ignore[reportArgumentType] - the mistake under test
     with pytest.raises(e.EncodeError, match="allowed a Tensor3D or an Indirect16"):
         e.MatmultMx(
             src=LOAD.src, dtype=LOAD.dtype, num_active_rows=32, num_active_cols=16, row_group=1,

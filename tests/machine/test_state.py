@@ -86,7 +86,7 @@ def test_addresses_and_arguments_are_checked() -> None:
     with pytest.raises(ShapeError, match="float64"):
         EMPTY.read("sbuf", 0, 0, (1, 1), "float64")
     with pytest.raises(ShapeError):
-        EMPTY.read("sbuf", 0, 0, (1,), "uint8")  # type: ignore[arg-type]
+        EMPTY.read("sbuf", 0, 0, (1,), "uint8")  # type: ignore[arg-type] - the mistake under test
 
 
 def test_arrays_are_read_only_and_the_class_is_a_pytree() -> None:

@@ -98,7 +98,10 @@ def test_the_tangent_is_never_narrowed(fmt):
     t = jnp.asarray([[1.0, 1e-5, 0.3, 1000.0, -7.0, 1e-38, 3e38, -0.1] * 4] * 4, jnp.float32)
     mask = in_range(x, fmt)
     want = jnp.where(mask, t, 0.0)
-    function = lambda v: fake_quantize(v, fmt)  # noqa: E731
+
+    def function(v):
+        return fake_quantize(v, fmt)
+
     out, tangent = jax.jvp(function, (x,), (t,))
     assert_bits_equal(out, function(x))
     assert_bits_equal(tangent, want)
